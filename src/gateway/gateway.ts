@@ -208,7 +208,7 @@ export async function openGateway({
     .then(async () => {
       if (stopped) return;
       await services.acp.reconcileAtStartup().catch((cause: unknown) => {
-        if (!stopped) onProblem({ runId: null, message: "sessions of agents could not be taken up", cause });
+        if (!stopped) onProblem({ runId: null, message: "sessions of agents could not be recovered", cause });
       });
       // Written only now: a gateway that fails to start keeps the configuration of its predecessor.
       if (!stopped) await saveConfig(home, instanceId, configText).catch(reportUnwrittenFile);

@@ -51,7 +51,7 @@ async function end(params: { runId: string }): Promise<void> {
   });
 }
 
-test("the gateway says who and where it is", async () => {
+test("the status has the identity and the home of the gateway", async () => {
   const status = await gatewayFixture.client.status();
   expect(status).toMatchObject({
     instanceId: gatewayFixture.gateway.instanceId,
@@ -150,7 +150,7 @@ test("a log comes by lines from the end, or by bytes from anywhere", async () =>
   expect(whole).toBe(Array.from({ length: 100 }, (_, at) => `${at + 1}\n`).join(""));
 });
 
-test("what is written arrives, as text and as bytes, and ends when it is closed", async () => {
+test("written text and bytes arrive, and closing ends the input", async () => {
   const { run } = await gatewayFixture.client.exec({
     body: { argv: ["cat"], stdin: "pipe", background: true },
   });

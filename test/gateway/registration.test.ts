@@ -65,7 +65,7 @@ test("where it is reached is said again when it could not be, and when the store
   expect(await port()).toBe(7);
 });
 
-test("a beat that is late does not bring back who has said good-bye", async () => {
+test("a late heartbeat does not undo a recorded stop", async () => {
   const store = await openStore();
   const asked = deferred<void>();
   const answer = deferred<void>();
@@ -104,7 +104,7 @@ test("it is up, silent or unreachable by when it was last heard of, and stopped 
   expect(gatewayStatus({ stoppedAt: 1 }, 0)).toBe("stopped");
 });
 
-test("each gateway is told with what it holds and when it was last heard of, without its key", async () => {
+test("gateways are listed with their open runs and last heartbeat, without their keys", async () => {
   const store = await openStore();
   await store.registerGateway(newGateway({ instanceId: "gw_before", bootId: "before" }));
   await store.registerGateway(newGateway());

@@ -48,7 +48,7 @@ test("a gateway forgets sessions that were closed, and questions that were answe
   expect(said.map(({ text }) => text)).toEqual(["old, waits", "new"]);
 });
 
-test("a gateway ends sessions of agents' commands that nobody went on with, and answers prompts that were never started", async () => {
+test("a gateway closes idle sessions of one-shot agents and answers prompts that were never started", async () => {
   const home = await temporaryHome();
   const path = `${home}/store.sqlite`;
   const gatewayInstanceId = await loadOrCreateGatewayId(home);

@@ -28,7 +28,7 @@ async function opened(): Promise<{ readonly gateway: Gateway; readonly client: G
 
 const silent = { argv: ["sleep", "7201"], background: true, graceMs: 0 };
 
-test("a gateway can be stopped before its first round is over", async () => {
+test("a gateway can be stopped before its first reconciliation is done", async () => {
   const home = mkdtempSync(join(tmpdir(), "holdfast-gateway-"));
   onTestFinished(() => removeStateDirectory(home));
   const news: GatewayEvent["type"][] = [];
@@ -51,7 +51,7 @@ test("no round begins after the end, and the end waits for the one under way", a
   expect(over).toBe(true);
 });
 
-test("one that stops is not ready, and sends who comes to the next", async () => {
+test("a stopping gateway is not ready, and refuses new work", async () => {
   const home = mkdtempSync(join(tmpdir(), "hf-"));
   onTestFinished(() => removeStateDirectory(home));
   const news: GatewayEvent[] = [];
@@ -86,7 +86,7 @@ test("one that stops is not ready, and sends who comes to the next", async () =>
   await next.stop({ runs: "terminate", waitMs: 0 });
 });
 
-test("a gateway that drains starts nothing, and terminates when told so after all; nobody takes that back", async () => {
+test("a draining gateway starts nothing, and a later terminate is final", async () => {
   const { gateway, client } = await opened();
   const { run } = await client.exec({ body: silent });
   const drained = client.stop({ body: { runs: "drain", waitMs: 3_600_000 } });
@@ -106,7 +106,7 @@ test("a gateway that drains starts nothing, and terminates when told so after al
   expect(await findProcessesOfRun(run.runId)).toEqual([]);
 });
 
-test("what is being started while a gateway is told to terminate its runs does not outlive it", async () => {
+test("a run that starts during a terminating shutdown does not outlive the gateway", async () => {
   const { gateway, client } = await opened();
   const spawn = gateway.supervisor.spawn.bind(gateway.supervisor);
   const begun = deferred<void>();
@@ -127,7 +127,7 @@ test("what is being started while a gateway is told to terminate its runs does n
   expect(await findProcessesOfRun(run.runId)).toEqual([]);
 });
 
-test("a stop that failed is no stop: runs are started, and the next one is heard", async () => {
+test("after a failed stop, the gateway accepts runs and another stop", async () => {
   const { gateway, client } = await opened();
   await client.exec({ body: silent });
   vi.spyOn(gateway.supervisor, "stop").mockRejectedValueOnce(new Error("not today"));

@@ -112,7 +112,7 @@ describe.skipIf(whyNoPostgres !== null)("two state directories of one host on on
     await waitFor("it is known again", isBack, 30_000);
   });
 
-  test("neither takes up what a killed gateway of the other has left", { timeout: 60_000 }, async () => {
+  test("neither acquires the runs of the other's killed gateway", { timeout: 60_000 }, async () => {
     const gatewayHome = await open(await newHome());
     const cliFixture = await CliFixture.open();
     onTestFinished(() => cliFixture[Symbol.asyncDispose]());
@@ -135,7 +135,7 @@ describe.skipIf(whyNoPostgres !== null)("two state directories of one host on on
     expect(await store.getRun(runId)).toMatchObject({ state: "running", ownerInstanceId: instanceId });
   });
 
-  test("of runs that do not say whose they are, each forgets what its own instances started", async () => {
+  test("each deletes old runs without a state id only if its own instances started them", async () => {
     const gatewayHome = await open(await newHome());
     const { instanceId } = gatewayHome.gateway;
     const before = { stateId: null, hostId: (await store.listHosts())[0]?.hostId ?? "" };

@@ -8,7 +8,7 @@ import { fakeSupervisor, spawnFakeRun, nextTurn } from "../support/supervisor/fa
 setFlagsFromString("--expose-gc");
 const collectGarbage = runInNewContext("gc") as () => void;
 
-test("nothing is left of who has polled a silent run", async () => {
+test("a poll of a silent run leaves no listeners behind", async () => {
   const world = fakeSupervisor();
   const run = await spawnFakeRun(world);
   const record = (await world.supervisor.getRun(run.runId)) ?? expect.fail("it has no record");

@@ -54,7 +54,7 @@ export async function authorizeExec(
   }
   const { session } = requester;
   if (claimed.agentId !== undefined && claimed.agentId !== session.agentId)
-    throw new ExecDenied("its runs are its own agent's, and cannot be said to be another's");
+    throw new ExecDenied("a session's runs belong to its own agent; agentId must name that agent");
   const command = await authorizeCommand(deps, context, requested);
   return { identity: await issueExecIdentity(sessions, session), command };
 }
@@ -133,7 +133,7 @@ function commandForApproval(
 /** The run acts for its session: its token is in its environment, and in that of everything it starts. */
 export async function issueExecIdentity(sessions: Sessions, session: SessionRecord): Promise<ExecIdentity> {
   const token = await sessions.issueRunToken(session.id);
-  if (token === null) throw new ExecDenied("its session has been closed");
+  if (token === null) throw new ExecDenied("the session is closed");
   return {
     sessionKey: session.key,
     sessionId: session.id,

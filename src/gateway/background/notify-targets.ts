@@ -60,7 +60,7 @@ export function assertMaySetOrigin(
   if (origin === undefined) return;
   const { channel } = origin;
   if (kind !== "operator")
-    throw new BadInput("origin", "where a user is, only the operator can say; nothing was started");
+    throw new BadInput("origin", "only the operator may set origin; nothing was started");
   if (!Object.hasOwn(channels, channel))
     throw new BadInput("origin", `there is no channel ${channel} in the config; nothing was started`);
 }

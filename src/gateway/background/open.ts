@@ -34,7 +34,7 @@ export function openBackground({ deliver, instanceId, ...deps }: OpenBackgroundO
     onStoreError: (what, cause) => {
       // Other jobs report an unreachable store.
       if (!(cause instanceof StoreAway))
-        onProblem({ runId: null, message: `${what} could not be seen to; trying again`, cause });
+        onProblem({ runId: null, message: `${what} failed; retrying`, cause });
     },
   });
   const wakeNotifier = (): void => notifier.wake();

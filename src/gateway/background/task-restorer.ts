@@ -187,7 +187,7 @@ class RestorePass {
     await recordUnrestored(directory, this.#notRestored).catch((cause: unknown) =>
       onProblem({
         runId: null,
-        message: "the list of records that could not be put back could not be written",
+        message: "the list of records that could not be restored could not be written",
         cause,
       }),
     );

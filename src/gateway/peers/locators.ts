@@ -63,7 +63,7 @@ export class RunLocator {
     throw new PeerUnreachable(
       record.runId,
       remoteGateway,
-      "the gateway that was asked for it does not have it either",
+      "the gateway that the request was forwarded to does not have it",
     );
   }
 }
@@ -110,7 +110,7 @@ export class AcpSessionLocator {
     const { store, instanceId, isLost } = this.#deps;
     if (CLOSING_VERBS.has(verb) && (await isLost(session))) return null;
     const gateway = await store.getGateway(session.gatewayInstanceId);
-    if (gateway === null) throw new AcpNotHeld(session, { why: "no such gateway is known any more" });
+    if (gateway === null) throw new AcpNotHeld(session, { why: "its gateway has no record in the store" });
     return new Peer(instanceId, gateway, (why, how) => new AcpNotHeld(session, { ...how, gateway, why }));
   }
 
@@ -118,7 +118,7 @@ export class AcpSessionLocator {
   async assertLocal(requester: Requester, verb: Verb, id: string): Promise<null> {
     const session = await this.#remoteSession(requester, verb, id);
     if (session === null) return null;
-    throw new AcpNotHeld(session, { why: "the gateway that was asked for it does not have it either" });
+    throw new AcpNotHeld(session, { why: "the gateway that the request was forwarded to does not have it" });
   }
 
   async #remoteSession(requester: Requester, verb: Verb, id: string): Promise<AcpSession | null> {

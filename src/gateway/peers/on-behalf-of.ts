@@ -23,13 +23,13 @@ export async function parseOnBehalfOf(
   const caller = peerOf(socket);
   // The handshake has proven the peer's key. If the store cannot confirm the peer now, the last known peers can.
   const known = caller === null ? null : (peerDirectory.get(caller) ?? (await store.getGateway(caller)));
-  if (known === null) throw new Unauthorized("only gateways of the same store are answered here");
+  if (known === null) throw new Unauthorized("only gateways of the same store may connect here");
   const said = headers[HEADER];
   if (said === "operator") return { kind: "operator", actor: "operator" };
   const [, sessionId] = /^session (.{1,200})$/.exec(typeof said === "string" ? said : "") ?? [];
   const session = sessionId === undefined ? null : await sessions.get(sessionId);
   if (session === null || session.closedAt !== null)
-    throw new Unauthorized("the gateway that asks does not say for whom");
+    throw new Unauthorized("the request of the gateway does not name an open session or the operator");
   return { kind: "session", actor: `session:${session.key}`, session };
 }
 

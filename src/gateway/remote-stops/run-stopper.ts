@@ -112,7 +112,7 @@ export class RunStopper {
     await store.insertRemoteStop(command, [remoteStopEvent(command, record, null)]);
     const found = await store.getRemoteStop(id);
     if (found?.runId !== runId)
-      throw new BadInput("requestId", `${id} was another request's id; nothing was done`);
+      throw new BadInput("requestId", `${id} is the id of another request; nothing was done`);
     return found;
   }
 
@@ -126,7 +126,7 @@ export class RunStopper {
     const began = performance.now();
     for (;;) {
       const command = await this.#deps.store.getRemoteStop(id);
-      if (command === null) throw new BadInput("requestId", `${id} has been forgotten meanwhile`);
+      if (command === null) throw new BadInput("requestId", `${id} was deleted meanwhile`);
       const passed = performance.now() - began;
       const enough = waitMs + (command.acceptedAt === null ? 0 : doneMs);
       if (command.doneAt !== null || disconnected.aborted || passed > enough) return command;

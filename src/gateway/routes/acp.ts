@@ -262,7 +262,7 @@ async function authorizeSpawn(
       "a session can only be its own children's parent; nothing was started",
     );
   if (body.client !== undefined)
-    throw new BadInput("client", "only the operator says what an agent may use; nothing was started");
+    throw new BadInput("client", "only the operator may set client; nothing was started");
   const { argv, env: entrys, passEnv } = acp.commands.resolve(body);
   const allowed = await authorizeCommand(execAuth, context, {
     argv,

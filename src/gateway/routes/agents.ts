@@ -35,7 +35,7 @@ export function createAgentHandlers(deps: HandlerDeps): Pick<RouteHandlers, Agen
   const callersPath = new CallerSearchPath();
   const known = (id: string): AgentEntry => {
     const entry = agents.all.get(id);
-    if (entry === undefined) throw new NotFound(`agent ${id}; holdfast agents list shows those there are`);
+    if (entry === undefined) throw new NotFound(`agent ${id}; holdfast agents list lists all`);
     return entry;
   };
   const listing = (entry: AgentEntry, path: string | undefined): Promise<AgentListing> =>
@@ -69,7 +69,7 @@ export function createAgentHandlers(deps: HandlerDeps): Pick<RouteHandlers, Agen
       const entry = known(params.id);
       const { cli } = entry;
       if (cli === undefined)
-        throw new BadInput("agent", `${entry.id} has no command for a single prompt; nothing was started`);
+        throw new BadInput("agent", `${entry.id} has no one-shot command; nothing was started`);
       const { prompt: asked, resume, ...said } = body;
       const before =
         resume === undefined ? null : await resolveResumedSession(deps, context, entry.id, resume);

@@ -137,7 +137,7 @@ test("everything that is not its own answers exactly as if it were not there", a
   for (const runId of foreign) await gatewayFixture.client.kill({ params: { runId } });
 });
 
-test("how many runs there are is told of those that it sees", async () => {
+test("the status counts only the runs that the session sees", async () => {
   const { client } = await session("counting");
   const runId = await sleeping(gatewayFixture.client);
   expect((await client.status()).runs).toBe(0);
@@ -147,7 +147,7 @@ test("how many runs there are is told of those that it sees", async () => {
   for (const each of [runId, own]) await gatewayFixture.client.kill({ params: { runId: each } });
 });
 
-test("what only the operator may ask answers a session like a path that does not exist", async () => {
+test("routes for the operator answer a session like unknown paths", async () => {
   const { token } = await session("modest");
   const unknown = await gatewayFixture.raw("GET", "/v1/nothing", { token });
   for (const [method, path] of [
@@ -199,7 +199,7 @@ async function pending(id: string) {
   return approvals.find(({ sessionId }) => sessionId === id);
 }
 
-test("an ask waits for the operator, who allows it", async () => {
+test("an approval waits until the operator allows it", async () => {
   const { client, id } = await session("asking", []);
   const answer = client.exec({ body: { argv: ["echo", "allowed"] } });
   await waitFor("it is asked", async () => (await pending(id)) !== undefined);
@@ -231,7 +231,7 @@ test("or denies it", async () => {
   expect((await client.listRuns({ query: { all: "1" } })).runs).toEqual([]);
 });
 
-test("a question expires with the caller who asked it, and is too late to allow", async () => {
+test("an approval expires when its caller disconnects and can no longer be allowed", async () => {
   const { client, id } = await session("impatient", []);
   const left = new AbortController();
   const answer = client.exec({ body: { argv: ["true"] } }, left.signal).catch(() => "left");

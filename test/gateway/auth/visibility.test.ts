@@ -155,7 +155,7 @@ describe.each([
     }
   });
 
-  test("the operator's log has the rule that denied; the session was told nothing of it", async () => {
+  test("the gateway's log has the rule of a denial; the session does not learn it", async () => {
     const stranger = keyOf("all, boxed", "cross agent");
     const denials = gatewayFixture.news.filter((each) => each.type === "denied" && each.what === stranger);
     const [first] = denials;

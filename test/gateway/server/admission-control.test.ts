@@ -32,7 +32,7 @@ test("the operator's work starts at once, whatever sessions have queued", async 
   expect(started).toEqual(["operator"]);
 });
 
-test("while the operator's work goes on sessions' work is started now and then, and at once when it is done", async () => {
+test("sessions' work is paced while the operator's work is under way, and starts at once afterwards", async () => {
   const admission = new AdmissionControl({ paceMs: 60_000 });
   const started: string[] = [];
   let answer = (): void => undefined;

@@ -15,7 +15,7 @@ import {
 import { gatewayForFile } from "../../support/gateway/real-gateway.js";
 import { scaled } from "../../support/machine-speed.js";
 
-describe("whoever follows the events", () => {
+describe("a follower of events", () => {
   const never = new AbortController().signal;
   const eventsReach = async (): Promise<null> => null;
   const listScopedEvents = async (): Promise<never[]> => [];
@@ -58,7 +58,7 @@ describe("whoever follows the events", () => {
     expect(await next(tail.follow(0, {}, never))).toMatchObject([{ seq: 1 }]);
   });
 
-  test("goes on when a store that was away is back", async () => {
+  test("continues when an unreachable store is back", async () => {
     let away = true;
     const listEvents = async () => {
       if (away) throw new StoreAway("", "it is away");

@@ -380,7 +380,7 @@ function open(text: string, socketPath = gatewayFixture.socketPath): Raw {
   return socket;
 }
 
-test("what is no HTTP is told so", async () => {
+test("input that is not HTTP is answered with an error", async () => {
   for (const text of ["hello\r\n\r\n", "GET / HTTP/9.9\r\n\r\n", "\u0000\u0000\u0000\r\n\r\n"]) {
     const socket = open(text);
     await waitFor("it is answered", () => socket.heard().startsWith("HTTP/1.1 400"));
@@ -390,7 +390,7 @@ test("what is no HTTP is told so", async () => {
   await alive();
 });
 
-test("whoever never finishes holds up nobody else", async () => {
+test("a request that never ends does not delay others", async () => {
   const head = `POST /v1/exec HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${gatewayFixture.token}\r\n`;
   for (let i = 0; i < 50; i++) {
     open("GET /v1/gateway HTTP/1.1\r\nx:");
@@ -401,7 +401,7 @@ test("whoever never finishes holds up nobody else", async () => {
   expect(performance.now() - before).toBeLessThan(scaled(5_000));
 });
 
-test("whoever breaks off in the middle of a body has started nothing, and is no problem of the gateway", async () => {
+test("a request that breaks off in its body starts nothing and is not logged as a failure", async () => {
   const count = async () =>
     (await gatewayFixture.client.listRuns({ query: { all: "1", limit: 1000 } })).runs.length;
   const before = await count();
@@ -423,7 +423,7 @@ const upgrade = [
   "",
 ].join("\r\n");
 
-test("an upgrade to what is not there, or without a token, is refused", async () => {
+test("an upgrade to an unknown path, or without a token, is refused", async () => {
   for (const [path, token] of [
     ["/v1/runs/run_000000000000/attach", gatewayFixture.token],
     ["/v1/runs/run_000000000000/attach", "wrong"],

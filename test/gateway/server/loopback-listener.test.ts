@@ -180,7 +180,7 @@ test("a request with two Host headers or an absolute URL is refused, on both lis
   await alive();
 });
 
-test("what is malformed or too large is answered, and harms nobody", async () => {
+test("malformed and too large requests are answered and affect no others", async () => {
   const to = await port();
   expect(await ask(to, { method: "POST", path: "/v1/exec", body: "{" })).toEqual({
     status: 400,
@@ -202,7 +202,7 @@ test("what is malformed or too large is answered, and harms nobody", async () =>
   await alive();
 });
 
-test("who is slow to say what it wants, or says nothing, is let go", async () => {
+test("a slow or silent connection is closed", async () => {
   const to = await port();
   const head = `POST /v1/exec HTTP/1.1\r\nhost: 127.0.0.1:${to}\r\nauthorization: Bearer ${gatewayFixture.token}\r\n`;
   const slow = ["", "GET /v1/gateway HTTP/1.1\r\nx:", `${head}content-length: 100\r\n\r\n{`].map((text) =>
