@@ -1,3 +1,4 @@
+import { SerialQueue } from "../async/serial-queue.js";
 import { AcpNotHeld, StateUnusable } from "../errors.js";
 import type { AcpSession } from "../model/acp.js";
 import type { AcpChange, AcpStore } from "../store/acp/store.js";
@@ -20,7 +21,7 @@ const LONGEST_RETRY_MS = 1_000;
 export class SessionWriter {
   readonly #deps: SessionWriterDeps;
   #row: AcpSession;
-  #lastWrite: Promise<unknown> = Promise.resolve();
+  readonly #writes = new SerialQueue();
   #detached = false;
 
   constructor(row: AcpSession, deps: SessionWriterDeps) {
@@ -39,15 +40,13 @@ export class SessionWriter {
    * `detach` the promise stays pending, so that the caller does not continue.
    */
   commit(build: () => AcpChange | null, done: () => void = () => undefined): Promise<boolean> {
-    const written = this.#lastWrite.then(() => this.#write(build, done));
-    this.#lastWrite = written.catch(() => undefined);
-    return written;
+    return this.#writes.run(() => this.#write(build, done));
   }
 
   /** Finishes the current write; nothing is written after that. */
   async detach(): Promise<void> {
     this.#detached = true;
-    await Promise.race([this.#lastWrite, this.#deps.clock.sleep(LONGEST_RETRY_MS)]);
+    await Promise.race([this.#writes.idle(), this.#deps.clock.sleep(LONGEST_RETRY_MS)]);
   }
 
   async #write(build: () => AcpChange | null, done: () => void): Promise<boolean> {

@@ -7,4 +7,9 @@ export class SerialQueue {
     this.#last = result.catch(() => undefined);
     return result;
   }
+
+  /** Resolves when all operations added so far have ended. */
+  idle(): Promise<unknown> {
+    return this.#last;
+  }
 }

@@ -1,3 +1,4 @@
+import { errorMessage } from "../home/errno.js";
 import { stat } from "node:fs/promises";
 import { isIP } from "node:net";
 import { isAllowedAddress } from "../config/allowed-networks.js";
@@ -129,7 +130,7 @@ async function checkSecret(
     check(await readSecret(source, env));
   } catch (error) {
     const remedy = isSet ? `correct ${where}` : `set ${where} where the gateway is started, or use a file`;
-    return [channelProblem(isSet, error instanceof Error ? error.message : String(error), remedy)];
+    return [channelProblem(isSet, errorMessage(error), remedy)];
   }
   if (!("file" in source) || ((await stat(source.file)).mode & 0o077) === 0) return [];
   return [channelProblem(false, `others can read the secret in ${source.file}`, `chmod 600 ${source.file}`)];

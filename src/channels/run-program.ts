@@ -1,4 +1,5 @@
 import { defaults } from "../defaults.js";
+import { errorMessage } from "../home/errno.js";
 import { sanitizeLine } from "../text/sanitize.js";
 import type { RunRecord } from "../model/run.js";
 import type { Run, Supervisor } from "../supervisor/api.js";
@@ -57,7 +58,7 @@ async function writeInput(run: Run, input: string): Promise<void> {
 }
 
 function notStartedError(cause: unknown): DeliveryFailed {
-  const why = cause instanceof Error ? cause.message : String(cause);
+  const why = errorMessage(cause);
   return new DeliveryFailed(`the program was not started: ${why}`, { cause });
 }
 

@@ -1,7 +1,7 @@
 import { constants } from "node:fs";
 import { open } from "node:fs/promises";
 import { sanitizeLine } from "../text/sanitize.js";
-import { errnoOf } from "../home/errno.js";
+import { errnoCode } from "../home/errno.js";
 import { findPathFault } from "../home/path-trust.js";
 import { warnIfReadable } from "../home/readable-secrets.js";
 import { DeliveryFailed } from "../tasks/delivery.js";
@@ -29,7 +29,7 @@ async function readSecretFile(path: string): Promise<string> {
   if (fault !== null) throw fail(`${fault.path} ${fault.problem}. ${fault.remedy}`);
   // O_NONBLOCK: opening a FIFO without a writer would block for ever.
   const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK).catch((error: unknown) => {
-    throw fail(errnoOf(error) ?? "it cannot be opened", error);
+    throw fail(errnoCode(error) ?? "it cannot be opened", error);
   });
   try {
     if (!(await file.stat()).isFile()) throw fail("it is not a regular file");

@@ -2,6 +2,7 @@ import { arch, platform } from "node:process";
 import { findAnchorBinary } from "../anchor/binary/find.js";
 import { probeCgroup, probeLimits } from "../anchor/inspect/cgroup-probe.js";
 import { PROTOCOL } from "../anchor/protocol/messages.js";
+import { SerialQueue } from "../async/serial-queue.js";
 import { StateUnusable } from "../errors.js";
 import type { GatewayCapabilities, NewGateway } from "../model/gateway.js";
 import type { Store } from "../store/store.js";
@@ -14,7 +15,7 @@ export class GatewayRegistration implements AsyncDisposable {
   #gateway: NewGateway;
   /** The store's generation at the last complete registration. Null: never. */
   #registeredGeneration: number | null = null;
-  #last: Promise<unknown> = Promise.resolve();
+  readonly #writes = new SerialQueue();
   #retired = false;
 
   constructor(store: RegistrationStore, gateway: NewGateway) {
@@ -63,9 +64,7 @@ export class GatewayRegistration implements AsyncDisposable {
 
   /** Not two at once: a beat that overtook the good-bye would bring the row back. */
   #enqueue<Result>(work: () => Promise<Result>): Promise<Result> {
-    const next = this.#last.then(work);
-    this.#last = next.catch(() => undefined);
-    return next;
+    return this.#writes.run(work);
   }
 }
 

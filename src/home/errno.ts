@@ -5,9 +5,6 @@ export function errnoCode(error: unknown): string | null {
   return typeof code === "string" ? code : null;
 }
 
-/** Replaced by `errnoCode`. */
-export const errnoOf = errnoCode;
-
 export function errorMessage(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }

@@ -11,7 +11,7 @@ import {
 } from "node:fs";
 import { open, type FileHandle } from "node:fs/promises";
 import { UnsafePath } from "../errors.js";
-import { errnoOf } from "./errno.js";
+import { errnoCode } from "./errno.js";
 
 const { O_APPEND, O_CREAT, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_TRUNC, O_WRONLY } = constants;
 
@@ -98,7 +98,7 @@ function openNoFollow(path: string, flags: number): number {
 
 /** open(2): ELOOP is what O_NOFOLLOW answers to a symbolic link; EMLINK on some BSDs. ENXIO: a FIFO without a reader. */
 function translateOpenError(path: string, error: unknown): unknown {
-  const code = errnoOf(error);
+  const code = errnoCode(error);
   if (code === "ELOOP" || code === "EMLINK")
     return refusedError(path, "is a symbolic link, which is not followed");
   return code === "ENXIO" ? refusedError(path, "is not a regular file") : error;

@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { link, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { StateUnusable, UnsafePath } from "../errors.js";
-import { errnoOf } from "./errno.js";
+import { errnoCode, errorMessage } from "./errno.js";
 import { readOwnFile } from "./own-file.js";
 import { recordLocation } from "./state-location.js";
 import { isInstanceId, newInstanceId } from "../model/ids.js";
@@ -17,12 +17,12 @@ export async function persistentId(home: string, name: string, make: () => strin
     await writeFile(draft, `${make()}\n`, { mode: 0o600, flag: "wx" });
     // A link, not a rename, so that the first of several processes wins and the file is never half written.
     await link(draft, path).catch((error: unknown) => {
-      if (errnoOf(error) !== "EEXIST") throw error;
+      if (errnoCode(error) !== "EEXIST") throw error;
     });
     return await readId(path);
   } catch (cause) {
     if (cause instanceof UnsafePath) throw cause;
-    const why = cause instanceof Error ? cause.message : String(cause);
+    const why = errorMessage(cause);
     throw new StateUnusable(path, `${path} cannot be made (${why}); nothing was started`, { cause });
   } finally {
     await rm(draft, { force: true });

@@ -3,7 +3,7 @@ import { access, constants, lstat, mkdir } from "node:fs/promises";
 import { homedir } from "node:os";
 import { dirname, isAbsolute, join, posix, resolve, win32 } from "node:path";
 import { StateUnusable, UnsafePath } from "../errors.js";
-import { errnoOf } from "./errno.js";
+import { errnoCode } from "./errno.js";
 import { networkFileSystemOf } from "./network-file-system.js";
 import { requireTrustedPath } from "./path-trust.js";
 import { storePathOf } from "./state-location.js";
@@ -60,7 +60,7 @@ export async function createStateDirectory(path: string): Promise<StateDirectory
   if (found === null) throw unusableError(home, "was removed while it was being opened. Try again.");
   await access(home, constants.W_OK | constants.X_OK).catch((error: unknown) => {
     const why =
-      errnoOf(error) === "EROFS" ? "is on a read-only file system" : "is not writable for this user";
+      errnoCode(error) === "EROFS" ? "is on a read-only file system" : "is not writable for this user";
     throw unusableError(home, `${why}. Make it writable, or set HOLDFAST_HOME to another directory.`, error);
   });
   return found;
@@ -86,14 +86,14 @@ async function makeDirectory(path: string): Promise<void> {
   try {
     await mkdir(path, { mode: 0o700 });
   } catch (error) {
-    const errno = errnoOf(error);
+    const errno = errnoCode(error);
     // What exists is checked afterwards.
     if (errno === "EEXIST") return;
     if (errno !== "ENOENT" || path === dirname(path)) throw error;
     await makeDirectory(dirname(path));
     // Only once more: with a dangling link above, this would never end.
     await mkdir(path, { mode: 0o700 }).catch((again: unknown) => {
-      if (errnoOf(again) !== "EEXIST") throw again;
+      if (errnoCode(again) !== "EEXIST") throw again;
     });
   }
 }
@@ -105,7 +105,7 @@ export async function findStateDirectoryOrCopy(path: string): Promise<StateDirec
 
 async function inspectHome(home: string): Promise<StateDirectory | null> {
   const found = await lstat(home).catch((error: unknown) => {
-    if (["ENOENT", "ENOTDIR"].includes(errnoOf(error) ?? "")) return null;
+    if (["ENOENT", "ENOTDIR"].includes(errnoCode(error) ?? "")) return null;
     throw unusableError(
       home,
       "cannot be looked at. Check the permissions of the directories above it.",
@@ -171,7 +171,8 @@ function requireShortEnough(home: string): void {
 }
 
 function creationError(home: string, error: unknown): StateUnusable {
-  const why = errnoOf(error) === "EROFS" ? "the file system is read-only" : (errnoOf(error) ?? String(error));
+  const why =
+    errnoCode(error) === "EROFS" ? "the file system is read-only" : (errnoCode(error) ?? String(error));
   return unusableError(
     home,
     `cannot be created (${why}). Make the directory above it writable, or set HOLDFAST_HOME to another path.`,

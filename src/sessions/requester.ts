@@ -1,7 +1,7 @@
 import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
 import { join } from "node:path";
 import type { SessionRecord } from "../model/session.js";
-import { errnoOf } from "../home/errno.js";
+import { errnoCode } from "../home/errno.js";
 import { persistentId } from "../home/persistent-id.js";
 import { readOwnFile } from "../home/own-file.js";
 
@@ -38,7 +38,7 @@ export async function readOperatorToken(home: string): Promise<string | null> {
   return readOwnFile(join(home, TOKEN_FILE)).then(
     (text) => text.trim(),
     (error: unknown) => {
-      if (errnoOf(error) === "UNSAFE_PATH") throw error;
+      if (errnoCode(error) === "UNSAFE_PATH") throw error;
       return null;
     },
   );

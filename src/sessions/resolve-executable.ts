@@ -1,5 +1,5 @@
 import { access, constants, lstat, readlink, stat } from "node:fs/promises";
-import { errnoOf } from "../home/errno.js";
+import { errnoCode } from "../home/errno.js";
 
 /** Where a command is looked up: the run's PATH and directory, not the gateway's. */
 export interface LookupEnvironment {
@@ -115,7 +115,7 @@ async function examineCandidate(cwd: string, path: string, budget: StepBudget): 
     await access(file.path, constants.X_OK);
     return { entry, file: file.path };
   } catch (error) {
-    return ["ENOENT", "ENOTDIR", "EACCES"].includes(errnoOf(error) ?? "") ? "absent" : "unclear";
+    return ["ENOENT", "ENOTDIR", "EACCES"].includes(errnoCode(error) ?? "") ? "absent" : "unclear";
   }
 }
 

@@ -1,3 +1,4 @@
+import { errorMessage } from "../../home/errno.js";
 import type { Survivor } from "../../model/process.js";
 import { packageVersion } from "../../home/package.js";
 import { defaults } from "../../defaults.js";
@@ -201,7 +202,7 @@ export class AgentProcess {
     } catch (error) {
       // The agent has exited: its output may tell why, so it is read to the end.
       if (error instanceof StdinClosed) await clock.sleep(limits.ownExitMs, connection.closed);
-      connection.close("closed", error instanceof Error ? error.message : String(error));
+      connection.close("closed", errorMessage(error));
       throw error;
     }
   }

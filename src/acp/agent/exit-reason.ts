@@ -1,4 +1,5 @@
 import { type AcpClosed, type AcpCloseReason, HoldfastError } from "../../errors.js";
+import { errorMessage } from "../../home/errno.js";
 import type { StoredError } from "../../model/acp.js";
 import type { RunExit } from "../../model/run.js";
 import { redactedExcerpt } from "../../text/redact.js";
@@ -28,6 +29,6 @@ function lastStderrLine(stderr: string): string {
 
 /** An error as it is stored. */
 export function toProblem(error: unknown): StoredError {
-  const message = error instanceof Error ? error.message : String(error);
+  const message = errorMessage(error);
   return { code: error instanceof HoldfastError ? error.code : "INTERNAL", message };
 }

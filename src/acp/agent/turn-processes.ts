@@ -2,6 +2,7 @@ import type { LiveProcesses } from "../../anchor/inspect/processes.js";
 import { MAX_LISTED_PROCESSES } from "../../anchor/protocol/messages.js";
 import type { Clock } from "../../async/clock.js";
 import { defaults } from "../../defaults.js";
+import { errorMessage } from "../../home/errno.js";
 import type { LeftoverProcess, TurnAudit } from "../../model/acp.js";
 import type { Run } from "../../supervisor/api.js";
 import { redactedExcerpt } from "../../text/redact.js";
@@ -113,7 +114,7 @@ export async function auditTurn(
       ];
     reaped = shouldReap;
   } catch (error) {
-    unknown = error instanceof Error ? error.message : String(error);
+    unknown = errorMessage(error);
   }
   if (run.state !== "running") return;
   const at = clock.wall();

@@ -1,7 +1,7 @@
 import { constants } from "node:fs";
 import { mkdir, open, readlink, realpath, type FileHandle } from "node:fs/promises";
 import { basename, dirname, isAbsolute, join } from "node:path";
-import { errnoOf } from "../../home/errno.js";
+import { errnoCode } from "../../home/errno.js";
 import { INVALID_PARAMS } from "../wire/message.js";
 import { RESOURCE_NOT_FOUND, REQUEST_REFUSED, RpcFailure } from "./rpc-failure.js";
 
@@ -75,7 +75,7 @@ export async function withFsErrors<Result>(path: string, work: () => Promise<Res
   try {
     return await work();
   } catch (error) {
-    const errno = errnoOf(error);
+    const errno = errnoCode(error);
     if (error instanceof RpcFailure || errno === null) throw error;
     if (errno === "ENOENT") throw new RpcFailure(RESOURCE_NOT_FOUND, `${path} does not exist`);
     throw new RpcFailure(REQUEST_REFUSED, `${path} ${ERRNO_TEXTS[errno] ?? `cannot be used (${errno})`}`);
@@ -95,7 +95,7 @@ async function resolveLinks(path: string): Promise<string> {
     return await realpath(path);
   } catch (error) {
     const name = basename(path);
-    if (errnoOf(error) !== "ENOENT" || path === "/" || name === ".." || name === ".") throw error;
+    if (errnoCode(error) !== "ENOENT" || path === "/" || name === ".." || name === ".") throw error;
     return join(await resolveLinks(dirname(path)), name);
   }
 }
@@ -109,5 +109,5 @@ function fdPath({ fd }: FileHandle): string {
 }
 
 function ignoreExisting(error: unknown): void {
-  if (errnoOf(error) !== "EEXIST") throw error;
+  if (errnoCode(error) !== "EEXIST") throw error;
 }

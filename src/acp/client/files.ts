@@ -2,7 +2,7 @@ import { isUtf8 } from "node:buffer";
 import { constants } from "node:fs";
 import { type FileHandle, lstat, open, rename, rm } from "node:fs/promises";
 import { defaults } from "../../defaults.js";
-import { errnoOf } from "../../home/errno.js";
+import { errnoCode } from "../../home/errno.js";
 import { openDirectory, withFsErrors, type ContainedPath } from "./contained-path.js";
 import { RESOURCE_NOT_FOUND, REQUEST_REFUSED, RpcFailure } from "./rpc-failure.js";
 
@@ -77,7 +77,7 @@ async function openFile(contained: ContainedPath, path: string, flags: number): 
     if ((await file.stat()).isFile()) return file;
     await file.close();
   } catch (error) {
-    if (errnoOf(error) === "ENOENT") return null;
+    if (errnoCode(error) === "ENOENT") return null;
     throw error;
   }
   throw notRegularFile(contained);

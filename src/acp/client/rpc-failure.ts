@@ -1,3 +1,4 @@
+import { errorMessage } from "../../home/errno.js";
 import { HoldfastError } from "../../errors.js";
 import { redactedExcerpt } from "../../text/redact.js";
 import { INTERNAL_ERROR, type RpcOutcome } from "../wire/message.js";
@@ -25,7 +26,7 @@ export async function toRpcOutcome(work: () => Promise<unknown>): Promise<RpcOut
 }
 
 export function toErrorOutcome(error: unknown): RpcOutcome {
-  const message = redactedExcerpt(error instanceof Error ? error.message : String(error), MAX_MESSAGE_CHARS);
+  const message = redactedExcerpt(errorMessage(error), MAX_MESSAGE_CHARS);
   if (error instanceof RpcFailure) return { error: { code: error.code, message } };
   return { error: { code: error instanceof HoldfastError ? REQUEST_REFUSED : INTERNAL_ERROR, message } };
 }

@@ -1,3 +1,4 @@
+import { errorMessage } from "../../home/errno.js";
 import type {
   AgentNotificationParamsByMethod,
   AgentRequestMethod,
@@ -162,7 +163,7 @@ export class AcpConnection implements AsyncDisposable {
       const ended = rest === null ? "its output ended" : "its output ended in the middle of a frame";
       this.close("ended", [ended, ...this.#describeMalformed()].join("; "));
     } catch (error) {
-      const why = `a frame could not be handled: ${error instanceof Error ? error.message : String(error)}`;
+      const why = `a frame could not be handled: ${errorMessage(error)}`;
       this.#closeWith(error instanceof AcpClosed ? error : new AcpClosed("closed", why, { cause: error }));
     }
   }

@@ -1,4 +1,5 @@
 import { databaseUrl } from "../../config/database-url.js";
+import { errorMessage } from "../../home/errno.js";
 import type { ServerInfo } from "../../store/postgres/server-info.js";
 import { bad, ok, warn, type Check } from "./check.js";
 
@@ -26,7 +27,7 @@ export async function checkDatabase(): Promise<readonly Check[]> {
       checkConnections(facts, CONNECTIONS_OF_A_GATEWAY),
     ];
   } catch (error) {
-    return [bad("database", error instanceof Error ? error.message : String(error))];
+    return [bad("database", errorMessage(error))];
   }
 }
 

@@ -1,6 +1,7 @@
 import { checkChannel, describeChannel } from "../../channels/check-channel.js";
 import { configPath } from "../../config/file.js";
 import { readSettings } from "../../config/settings.js";
+import { errorMessage } from "../../home/errno.js";
 import { readableSecrets } from "../../home/readable-secrets.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { openLocalState } from "../client/local-state.js";
@@ -85,8 +86,7 @@ async function checkConfig(): Promise<Check> {
       const set = keys.length === 0 ? `${path}: nothing is set` : `${path} sets ${keys.join(", ")}`;
       return ok("config", profiles === "" ? set : `${set}; foreign profiles: ${profiles}`);
     },
-    (error: unknown) =>
-      bad("config", error instanceof Error ? error.message : String(error), `correct ${path}`),
+    (error: unknown) => bad("config", errorMessage(error), `correct ${path}`),
   );
 }
 

@@ -4,6 +4,7 @@ import { findAnchorBinary, requireSameVersion } from "../../anchor/binary/find.j
 import { type LimitProbe, probeCgroup, probeLimits } from "../../anchor/inspect/cgroup-probe.js";
 import { inspectProcesses } from "../../anchor/inspect/processes.js";
 import { DELEGATION_HINT } from "../../anchor/protocol/errors.js";
+import { errorMessage } from "../../home/errno.js";
 import { bad, type Check, ok, warn } from "./check.js";
 
 /** Checks the features of the kernel and of this environment, which decide the guarantees of runs. */
@@ -44,7 +45,7 @@ async function checkAnchor(): Promise<Check> {
       );
     return ok(name, `${path} runs; Linux ${release()}, processes are told apart by a unique id`);
   } catch (error) {
-    return bad(name, error instanceof Error ? error.message : String(error));
+    return bad(name, errorMessage(error));
   }
 }
 
@@ -121,7 +122,7 @@ async function checkRunLimits(cgroup: Check): Promise<Check> {
     const possible = places.every(({ how }) => how === "v2" || how === "v1");
     return possible ? ok(name, detail) : warn(name, detail, DELEGATION_HINT);
   } catch (error) {
-    return bad(name, error instanceof Error ? error.message : String(error));
+    return bad(name, errorMessage(error));
   }
 }
 

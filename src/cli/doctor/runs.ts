@@ -4,6 +4,7 @@ import { runConcurrently } from "../../async/semaphore.js";
 import { defaults } from "../../defaults.js";
 import { describeUnreachable, locateGateway } from "../../gateway/locate.js";
 import { describeWaitingGateway, findWaitingGateway } from "../../gateway/store-wait-file.js";
+import { errorMessage } from "../../home/errno.js";
 import { readOwnFile } from "../../home/own-file.js";
 import { readStateId } from "../../home/persistent-id.js";
 import type { StateDirectory } from "../../home/state-directory.js";
@@ -110,7 +111,7 @@ async function checkOpenRuns({
         : "holdfast gateway run takes them up; holdfast runs cleanup --all-orphans ends them";
     return { check: warn(name, detail, remedy), processes };
   } catch (error) {
-    return { check: bad(name, error instanceof Error ? error.message : String(error)), processes: nobody };
+    return { check: bad(name, errorMessage(error)), processes: nobody };
   }
 }
 

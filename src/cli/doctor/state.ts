@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { databaseUrl } from "../../config/database-url.js";
 import { defaults } from "../../defaults.js";
 import { HoldfastError } from "../../errors.js";
+import { errorMessage } from "../../home/errno.js";
 import { requireOwnSocket } from "../../home/path-trust.js";
 import { isCorruption } from "../../home/sqlite-errors.js";
 import { gatewaySocketPath, resolveHome, type StateDirectory } from "../../home/state-directory.js";
@@ -52,7 +53,7 @@ function checkAccess(home: string): Check {
   try {
     requireOwnSocket(gatewaySocketPath(home));
   } catch (error) {
-    return bad(name, error instanceof Error ? error.message : String(error));
+    return bad(name, errorMessage(error));
   }
   return ok(
     name,
@@ -102,7 +103,7 @@ async function checkStoreContent({ storePath }: StateDirectory): Promise<Check> 
     if (mostEvents > 2 * defaults.eventsKept) return warn("store", `${detail}: more events than are kept`);
     return ok("store", detail);
   } catch (error) {
-    const detail = error instanceof Error ? error.message : String(error);
+    const detail = errorMessage(error);
     return bad("store", detail, isCorruption(error) ? STORE_REPAIR : null);
   }
 }

@@ -2,6 +2,7 @@ import { access, constants, statfs } from "node:fs/promises";
 import { dirname } from "node:path";
 import { databaseUrl } from "../../config/database-url.js";
 import { reachGateway } from "../../gateway/locate.js";
+import { errorMessage } from "../../home/errno.js";
 import type { StateDirectory } from "../../home/state-directory.js";
 import { localCopyDirectory } from "../../store/local-copy/run-copy.js";
 import { readUnrestored, type UnrestoredRecord } from "../../store/local-copy/unrestored.js";
@@ -48,7 +49,7 @@ async function checkStoreFile(storePath: string): Promise<Check> {
     return ok(STORE_WRITES, "the store file can be written");
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === "ENOENT") return ok(STORE_WRITES, "there is no store yet");
-    const why = error instanceof Error ? error.message : String(error);
+    const why = errorMessage(error);
     return bad(
       STORE_WRITES,
       `${storePath} cannot be written (${why}): nothing can be recorded`,

@@ -11,6 +11,7 @@ import {
   type StartResult,
 } from "../../gateway/start.js";
 import { describeWaitingGateway } from "../../gateway/store-wait-file.js";
+import { errorMessage } from "../../home/errno.js";
 import { readOwnFile } from "../../home/own-file.js";
 import { resolveHome } from "../../home/state-directory.js";
 import { findStateDirectory } from "../../store/open-state-directory.js";
@@ -183,7 +184,7 @@ function secondsText(ms: number): string {
 }
 
 function errorText(error: unknown): string {
-  const message = error instanceof Error ? error.message : String(error);
+  const message = errorMessage(error);
   return withoutNothingChanged(message.replace(/^the gateway did not start: /, ""));
 }
 

@@ -1,3 +1,4 @@
+import { errorMessage } from "../../home/errno.js";
 import { writeSync } from "node:fs";
 import { HoldfastError, SpawnFailed } from "../../errors.js";
 import { sanitizeLine } from "../../text/sanitize.js";
@@ -55,7 +56,7 @@ export function reportError(caught: unknown): number {
   const error = firstError(caught);
   // `holdfast logs -f x | head -1`: a reader that has read enough is no failure.
   if (error instanceof WriteFailed && error.readerGone) return exitCodes.readerGone;
-  notice(error instanceof Error ? error.message : String(error), "red");
+  notice(errorMessage(error), "red");
   // The stack trace of a bug, for a report.
   if (!(error instanceof HoldfastError) && process.env["HOLDFAST_DEBUG"] === "1" && error instanceof Error)
     notice(error.stack ?? "", "red");

@@ -1,5 +1,6 @@
 import { defaults } from "../../defaults.js";
 import { BadInput, RunNotFound } from "../../errors.js";
+import { errorMessage } from "../../home/errno.js";
 import type { RunRecord } from "../../model/run.js";
 import type { Run, Supervisor } from "../../supervisor/api.js";
 import { openSupervisor } from "../../supervisor/open.js";
@@ -127,7 +128,7 @@ async function carryOutPlans(
   try {
     await endUnderLease(coordinator, runIds, [...rest, ...unknown], results);
   } catch (error) {
-    const why = error instanceof Error ? error.message : String(error);
+    const why = errorMessage(error);
     notice(`records are completed by the next gateway: ${why}`, "yellow");
     for (const runId of rest) results.set(runId, { outcome: "left-alone", detail: why });
   }

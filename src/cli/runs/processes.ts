@@ -4,6 +4,7 @@ import { LEASE_MARKER, listMarkedProcesses } from "../../anchor/inspect/by-marke
 import { inspectCgroups, listCgroupMembers } from "../../anchor/inspect/cgroups.js";
 import { HIDDEN_STATE } from "../../anchor/inspect/liveness.js";
 import { inspectProcesses, type LiveProcesses } from "../../anchor/inspect/processes.js";
+import { errorMessage } from "../../home/errno.js";
 import { observeMachineIdentity } from "../../home/machine-identity.js";
 import { resolveHome } from "../../home/state-directory.js";
 import type { RunRecord } from "../../model/run.js";
@@ -31,7 +32,7 @@ export async function inspectRun(record: RunRecord, open: readonly RunRecord[]):
     };
     return await listProcessesOfRun(inspector, record, open, { ports: record.service !== null });
   } catch (error) {
-    return notInspected(error instanceof Error ? error.message : String(error));
+    return notInspected(errorMessage(error));
   }
 }
 

@@ -6,6 +6,7 @@ import {
   stopRunWithoutState,
 } from "../../anchor/inspect/runs-without-state.js";
 import { defaults } from "../../defaults.js";
+import { errorMessage } from "../../home/errno.js";
 import { resolveHome } from "../../home/state-directory.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { assertOperator } from "../client/connect.js";
@@ -120,7 +121,7 @@ async function endRun(run: RunWithoutState, now: readonly RunWithoutState[]): Pr
       ? { runId, instanceId, outcome: "gone", detail }
       : { runId, instanceId, outcome: "unproven", detail: `${detail}; it is not proven that none is left` };
   } catch (error) {
-    return leave(error instanceof Error ? error.message : String(error));
+    return leave(errorMessage(error));
   }
 }
 

@@ -10,7 +10,7 @@ import { inspectProcesses } from "../../anchor/inspect/processes.js";
 import { configPath } from "../../config/file.js";
 import { readConfig, type UnmanagedProfile } from "../../config/schema.js";
 import { BadInput } from "../../errors.js";
-import { errnoOf } from "../../home/errno.js";
+import { errnoCode, errorMessage } from "../../home/errno.js";
 import { isSameMachine } from "../../home/machine-identity.js";
 import { OPEN_RUN_STATES } from "../../model/run.js";
 import { openStoreForReading } from "../../store/open.js";
@@ -97,7 +97,7 @@ async function endProcess({
     if (!verified) return { ...which, outcome: "left alone", why };
     return { ...which, outcome: survivors.length > 0 ? "still there" : "gone", why: "" };
   } catch (error) {
-    return { ...which, outcome: "left alone", why: error instanceof Error ? error.message : String(error) };
+    return { ...which, outcome: "left alone", why: errorMessage(error) };
   }
 }
 
@@ -180,7 +180,7 @@ async function readPidFile(path: string): Promise<string> {
   try {
     return (await readFile(path, "utf8")).trim() || "(empty)";
   } catch (error) {
-    return errnoOf(error) === "ENOENT" ? PID_FILE_MISSING : "(unreadable)";
+    return errnoCode(error) === "ENOENT" ? PID_FILE_MISSING : "(unreadable)";
   }
 }
 

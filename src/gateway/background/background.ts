@@ -2,6 +2,7 @@ import { setMaxListeners } from "node:events";
 import { systemClock } from "../../async/clock.js";
 import { defaults } from "../../defaults.js";
 import { StoreAway, SupervisorClosed, TaskRefused } from "../../errors.js";
+import { errorMessage } from "../../home/errno.js";
 import { isTaskEnded, type TaskRecord } from "../../model/task.js";
 import type { TaskStore } from "../../store/tasks/store.js";
 import type { Problem, Run, Supervisor } from "../../supervisor/api.js";
@@ -266,7 +267,7 @@ function startFailure(error: unknown): TaskFinish {
     status: "failed",
     outcome: null,
     summary: null,
-    error: error instanceof Error ? error.message : String(error),
+    error: errorMessage(error),
     actor: "",
     startedAt: at,
   };

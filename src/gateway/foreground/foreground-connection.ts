@@ -6,8 +6,10 @@ import {
   decodeFrame,
   encodeFrame,
 } from "../../api/attach-frames.js";
+import { SerialQueue } from "../../async/serial-queue.js";
 import { defaults } from "../../defaults.js";
 import { BadInput, StdinClosed } from "../../errors.js";
+import { errorMessage } from "../../home/errno.js";
 import type { RunRecord } from "../../model/run.js";
 import type { Requester } from "../../sessions/requester.js";
 import type { OutputChunk, Run, Supervisor } from "../../supervisor/api.js";
@@ -56,7 +58,7 @@ export interface ForegroundInputDeps {
 /** Queues the caller's input and its end, also while the run cannot be steered. */
 export class ForegroundInput {
   readonly #deps: ForegroundInputDeps;
-  #last: Promise<void> = Promise.resolve();
+  readonly #writes = new SerialQueue();
 
   constructor(deps: ForegroundInputDeps) {
     this.#deps = deps;
@@ -79,13 +81,13 @@ export class ForegroundInput {
 
   async #enqueue(act: () => Promise<void>): Promise<void> {
     const { disconnected, send, disconnect } = this.#deps;
-    const done = this.#last.then(() => retryWhileFenced(act, disconnected));
-    this.#last = done.catch(() => undefined);
-    await done.catch((error: unknown) => {
-      if (error instanceof StdinClosed || error instanceof BadInput)
-        send({ type: "unread", message: error.message });
-      else disconnect();
-    });
+    await this.#writes
+      .run(() => retryWhileFenced(act, disconnected))
+      .catch((error: unknown) => {
+        if (error instanceof StdinClosed || error instanceof BadInput)
+          send({ type: "unread", message: error.message });
+        else disconnect();
+      });
   }
 }
 
@@ -228,8 +230,4 @@ function watchState(run: Run, send: (message: AttachServerMessage) => void): Dis
   sendIfChanged();
   const timer = setInterval(sendIfChanged, POLL_MS);
   return { [Symbol.dispose]: () => clearInterval(timer) };
-}
-
-function errorMessage(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

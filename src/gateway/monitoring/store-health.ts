@@ -1,3 +1,4 @@
+import { errorMessage } from "../../home/errno.js";
 import type { NewRunEvent } from "../../model/run-event.js";
 import type { Store } from "../../store/store.js";
 import type { Supervisor } from "../../supervisor/api.js";
@@ -42,7 +43,7 @@ export class StoreHealth {
     const refusal = ofRuns ?? this.#refusal;
     return {
       writable: refusal === null,
-      refusal: refusal === null ? null : textOf(refusal),
+      refusal: refusal === null ? null : errorMessage(refusal),
       since: refusal === null ? null : (this.#since ?? Date.now()),
       backlog,
       renewalMs,
@@ -88,8 +89,4 @@ export class StoreHealth {
     const data = { by: this.#deps.instanceId, since: this.#since ?? at, until: at, why };
     return { runId: "", at, rootPid: null, descendants: 0, type: "store-unwritable", data };
   }
-}
-
-function textOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

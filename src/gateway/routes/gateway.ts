@@ -1,3 +1,4 @@
+import { errorMessage } from "../../home/errno.js";
 import type { RouteHandlers } from "../../api/handler.js";
 import { OPEN_RUN_STATES } from "../../model/run.js";
 import type { HiddenEvent, RunEvent } from "../../model/run-event.js";
@@ -63,7 +64,7 @@ export async function countOpenRuns(
     );
   const stopRequested = listed.then(
     ({ runs, storeAway }) => (storeAway === null ? { runs: runs.length, storeAway } : held(storeAway)),
-    (error: unknown) => held(error instanceof Error ? error.message : String(error)),
+    (error: unknown) => held(errorMessage(error)),
   );
   const late = systemClock
     .sleep(defaults.storeAnswerMs, stopRequested)

@@ -13,6 +13,7 @@ import { errorHeaders, httpStatusOf, toErrorResponse } from "../../api/error-res
 import type { Bell } from "../../channels/bell.js";
 import { defaults } from "../../defaults.js";
 import { BadInput, HoldfastError } from "../../errors.js";
+import { errorMessage } from "../../home/errno.js";
 import type { RunRecord } from "../../model/run.js";
 import type { Authorizer } from "../../sessions/authorizer.js";
 import type { Requester } from "../../sessions/requester.js";
@@ -257,7 +258,7 @@ async function serveViewer(
   const send = (message: AttachServerMessage): void => viewer.send(JSON.stringify(message));
   viewer.on("message", (data: Buffer, binary: boolean) => {
     handleViewerMessage(run, foregroundClients, requester, data, binary).catch((error: unknown) =>
-      send({ type: "refused", message: error instanceof Error ? error.message : String(error) }),
+      send({ type: "refused", message: errorMessage(error) }),
     );
   });
   send({ type: "attached", runId: run.runId, state: run.state, size: run.size, accepted: run.accepted });

@@ -1,3 +1,4 @@
+import { errorMessage } from "../../home/errno.js";
 import { readFile, rm } from "node:fs/promises";
 import { dirname } from "node:path";
 import { databaseUrl } from "../../config/database-url.js";
@@ -55,7 +56,7 @@ export async function copyStore(options: CopyOptions): Promise<readonly CopiedTa
   await target.commit();
   await removeLocalCopy(to, home).catch((error: unknown) =>
     onIncomplete(
-      `${localCopyDirectory(home)} could not be removed (${error instanceof Error ? error.message : String(error)}); remove it before a gateway uses the copy`,
+      `${localCopyDirectory(home)} could not be removed (${errorMessage(error)}); remove it before a gateway uses the copy`,
     ),
   );
   return copied;

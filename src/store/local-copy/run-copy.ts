@@ -1,7 +1,7 @@
 import { mkdir, open, readdir, rename, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { defaults } from "../../defaults.js";
-import { errnoOf } from "../../home/errno.js";
+import { errnoCode } from "../../home/errno.js";
 import { readOwnFile, WRITE_FLAGS } from "../../home/own-file.js";
 import type { RunRecord } from "../../model/run.js";
 import type { RunFilter } from "../runs/store.js";
@@ -144,7 +144,7 @@ export class FileRunCopy implements RunCopy {
 
   async #names(): Promise<readonly string[]> {
     return readdir(this.#directory).catch((error: unknown) => {
-      if (errnoOf(error) === "ENOENT") return [];
+      if (errnoCode(error) === "ENOENT") return [];
       throw error;
     });
   }

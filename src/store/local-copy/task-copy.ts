@@ -1,7 +1,7 @@
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { defaults } from "../../defaults.js";
-import { errnoOf } from "../../home/errno.js";
+import { errnoCode } from "../../home/errno.js";
 import { readOwnFile } from "../../home/own-file.js";
 import type { SessionRecord } from "../../model/session.js";
 import { isTaskEnded, type TaskEvent, type TaskRecord } from "../../model/task.js";
@@ -65,7 +65,7 @@ export class TaskCopy implements AsyncDisposable {
     await mkdir(directory, { recursive: true, mode: 0o700 });
     const path = join(directory, "tasks.log");
     const text = await readOwnFile(path).catch((error: unknown) => {
-      if (errnoOf(error) === "ENOENT") return "";
+      if (errnoCode(error) === "ENOENT") return "";
       throw error;
     });
     const localCopy = new TaskCopy();
