@@ -1,6 +1,6 @@
 import type { Store } from "../store/store.js";
 import { defaults } from "../defaults.js";
-import { Sessions } from "../sessions/sessions.js";
+import type { Sessions } from "../sessions/sessions.js";
 import { CLI_BACKEND } from "../model/session.js";
 import { OPEN_RUN_STATES } from "../model/run.js";
 import type { Supervisor } from "../supervisor/api.js";

@@ -1,7 +1,7 @@
 import { tokenIdFromHash } from "../../api/token-proof.js";
 import { type Requester, tokensEqual } from "../../sessions/requester.js";
 import { hashSessionToken } from "../../sessions/session-token.js";
-import { Sessions } from "../../sessions/sessions.js";
+import type { Sessions } from "../../sessions/sessions.js";
 import type { IncomingMessage } from "node:http";
 import { Unauthorized } from "../../errors.js";
 import { tokenFromRequest } from "./challenge.js";
