@@ -7,7 +7,7 @@ export type Phase = "connecting" | "reconnecting" | "asking";
 
 const RUNS_CONTINUE = "no new run is started; running ones continue and can still be stopped.";
 const CONSEQUENCE = `Nothing was recorded and ${RUNS_CONTINUE}`;
-const UNCERTAIN = `Whether the last change was recorded is unknown; ${RUNS_CONTINUE}`;
+const UNCERTAIN = `Whether the last change was recorded is not known; ${RUNS_CONTINUE}`;
 
 /** By SQLSTATE, or by its first two letters: https://www.postgresql.org/docs/current/errcodes-appendix.html */
 const MESSAGES: Readonly<Record<string, string>> = {
