@@ -39,7 +39,7 @@ const inside = {
     "lease",
     "attach",
     "stop",
-    ["spawn", "service", "reconcile"],
+    ["spawn", "reconcile"],
     "*",
   ],
   acp: [

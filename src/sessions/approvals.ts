@@ -2,10 +2,10 @@ import { type Clock, systemClock, type Timer } from "../async/clock.js";
 import { deferred, type Deferred } from "../async/deferred.js";
 import { defaults } from "../defaults.js";
 import { TooManyApprovals } from "../errors.js";
-import type { Approval, ApprovalDecision, NewApproval, SessionRecord } from "../model/session.js";
 import { newApprovalId } from "../model/ids.js";
+import type { Approval, ApprovalDecision, NewApproval, SessionRecord } from "../model/session.js";
 import type { SessionStore } from "../store/sessions/store.js";
-import { checkExecSize } from "../supervisor/spawn/command.js";
+import { checkExecSize } from "../supervisor/spawn/plan.js";
 import { maskWord, UNMASKED } from "../text/mask.js";
 import { displayCommand, redactArguments } from "../text/redact.js";
 import {

@@ -6,15 +6,15 @@ import { errorMessage } from "../home/errno.js";
 import { newIncarnationId } from "../model/ids.js";
 import type { RunCopy } from "../store/local-copy/run-copy.js";
 import { withRunCopy } from "../store/local-copy/with-run-copy.js";
+import type { RunStore } from "../store/runs/store.js";
 import type { Problem } from "./api.js";
 import { AnchorMonitor } from "./attach/anchor-monitor.js";
-import { onLeaseMissing } from "./attach/reattach.js";
+import { onLeaseMissing } from "./attach/attach.js";
+import type { KeepaliveLinks } from "./lease/acquire.js";
 import { Incarnation } from "./lease/incarnation.js";
-import type { KeepaliveLinks } from "./lease/keepalive-links.js";
 import { LeaseRenewer } from "./lease/lease-renewer.js";
 import type { SupervisorContext } from "./run/live-run.js";
-import { StoreCircuitBreaker } from "./run/store-circuit-breaker.js";
-import type { RunStore } from "../store/runs/store.js";
+import { StoreCircuitBreaker } from "./run/write-queue.js";
 
 export interface SupervisorDependencies {
   readonly store: RunStore;

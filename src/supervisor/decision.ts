@@ -1,3 +1,7 @@
+import type { Clock } from "../async/clock.js";
+import type { NewRunEvent } from "../model/run-event.js";
+import type { RunRecord } from "../model/run.js";
+
 /** The case of a record. The order is that of `decide`. */
 export type Row =
   | "healthy"
@@ -39,4 +43,30 @@ export interface Decision {
 
 export interface Decided extends Decision {
   readonly runId: string;
+}
+
+/** `process`: the incarnation that acquired the run. */
+export function reconcileEvent(
+  { instanceId, clock }: { readonly instanceId: string; readonly clock: Clock },
+  record: RunRecord,
+  { row, action, why }: Decision,
+  epoch: number,
+  process?: string,
+): NewRunEvent {
+  return {
+    runId: record.runId,
+    at: clock.wall(),
+    rootPid: record.root?.pid ?? null,
+    descendants: 0,
+    type: "reconcile",
+    data: {
+      row,
+      action,
+      why,
+      by: instanceId,
+      from: record.ownerInstanceId,
+      epoch,
+      ...(process === undefined ? {} : { process }),
+    },
+  };
 }

@@ -9,13 +9,13 @@ import { BadInput, StateUnusable } from "../errors.js";
 import { readMachineIdentity } from "../home/machine-identity.js";
 import { stateIdOf } from "../home/persistent-id.js";
 import { resolveHome } from "../home/state-directory.js";
-import { openStateDirectory } from "../store/open-state-directory.js";
 import { isInstanceId, newIncarnationId, newInstanceId } from "../model/ids.js";
 import { FileRunCopy, localCopyDirectory } from "../store/local-copy/run-copy.js";
+import { openStateDirectory } from "../store/open-state-directory.js";
 import { openStore } from "../store/open.js";
 import type { Store } from "../store/store.js";
 import type { Problem, Supervisor, SupervisorOptions } from "./api.js";
-import { KeepaliveLinks } from "./lease/keepalive-links.js";
+import { KeepaliveLinks } from "./lease/acquire.js";
 import { createSupervisor } from "./supervisor.js";
 
 /** Opens a supervisor with its instance directory, the state directory's store and native anchors. */

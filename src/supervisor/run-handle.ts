@@ -1,17 +1,21 @@
 import { setTimeout } from "node:timers/promises";
 import type { AnchorLink, FirstStop, MemberSignal, StreamName, TerminalSize } from "../anchor/host.js";
-import type { ProcessIdentity, Survivor } from "../model/process.js";
 import type { LiveProcesses } from "../anchor/inspect/processes.js";
 import { defaults } from "../defaults.js";
 import { BadInput, NotSteering } from "../errors.js";
+import type { ProcessIdentity, Survivor } from "../model/process.js";
 import type { RunRecord, RunStateName, ServiceFacts } from "../model/run.js";
 import type { OutputChunk, Run, RunEnding } from "./api.js";
-import type { CancelOptions, FollowOptions, ReadOptions } from "./run-options.js";
+import { listMembers, signalMembers } from "./inspect/membership.js";
+import {
+  type CancelOptions,
+  checkTerminalSize,
+  type FollowOptions,
+  type ReadOptions,
+} from "./run-options.js";
+import { requestStop } from "./run/lifecycle.js";
 import { assertOwned, type LiveRun } from "./run/live-run.js";
-import { listMembers, signalMembers } from "./run/members.js";
-import { checkTerminalSize } from "./run/options.js";
 import { ackOutput, discardUnusedOutput, followOutput, readOutput } from "./run/output.js";
-import { requestStop } from "./run/request-stop.js";
 
 /** The caller's view of a run. */
 class RunHandle implements Run {

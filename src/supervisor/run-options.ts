@@ -1,5 +1,7 @@
-import type { StreamName } from "../anchor/host.js";
-import type { EndReason, RunLimits } from "../model/run.js";
+import type { StreamName, TerminalSize } from "../anchor/host.js";
+import { defaults } from "../defaults.js";
+import { BadInput } from "../errors.js";
+import { type EndReason, NO_LIMITS, type RunLimits, type RunPolicy } from "../model/run.js";
 
 /** Absent or null: no limit. */
 export type AskedLimits = {
@@ -42,4 +44,154 @@ export interface FollowOptions {
   readonly ack?: boolean;
   /** Aborting ends the iteration without an error. */
   readonly signal?: AbortSignal;
+}
+
+export function checkWholeNumber(field: string, value: number): number {
+  if (Number.isSafeInteger(value) && value >= 0) return value;
+  throw new BadInput(field, `${field} must be a whole number, 0 or more, not ${String(value)}`);
+}
+
+/** 0 or absent: none. */
+export function checkOptionalLimit(field: string, value: number | undefined): number | null {
+  return value === undefined || value === 0 ? null : checkWholeNumber(field, value);
+}
+
+export function checkOneOf<const Word extends string>(
+  field: string,
+  value: Word,
+  words: readonly Word[],
+): Word {
+  if (words.includes(value)) return value;
+  throw new BadInput(field, `${field} must be one of ${words.join(", ")}, not ${JSON.stringify(value)}`);
+}
+
+function checkStringMap(
+  field: string,
+  words: Readonly<Record<string, string>>,
+): Readonly<Record<string, string>> {
+  for (const [key, value] of Object.entries(words)) {
+    if (key === "" || key.includes("="))
+      throw new BadInput(field, `${JSON.stringify(key)} cannot be a key of ${field}`);
+    if (typeof value !== "string") throw new BadInput(field, `${field}: the value of ${key} is not text`);
+  }
+  return { ...words };
+}
+
+/** Labels are limited, because every record and every list of runs contains them. */
+export function checkLabels(labels: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
+  const checked = checkStringMap("labels", labels);
+  const problem = labelProblem(checked);
+  if (problem === null) return checked;
+  throw new BadInput("labels", `${problem}; nothing was started`);
+}
+
+/** The limit of labels that is exceeded, as a sentence; null: none. */
+export function labelProblem(labels: Readonly<Record<string, string>>): string | null {
+  const all = Object.entries(labels);
+  const { labels: most, labelKeyChars, labelValueChars, labelsBytes } = defaults;
+  if (all.length > most) return `a run has at most ${most} labels, not ${all.length}`;
+  let bytes = 0;
+  for (const [key, value] of all) {
+    if (key.length > labelKeyChars)
+      return `the key of a label has at most ${labelKeyChars} characters, not ${key.length}`;
+    if (value.length > labelValueChars)
+      return `the value of label ${JSON.stringify(key)} has at most ${labelValueChars} characters, not ${value.length}`;
+    bytes += Buffer.byteLength(key) + Buffer.byteLength(value);
+  }
+  return bytes > labelsBytes
+    ? `the labels of a run have at most ${labelsBytes} bytes together, not ${bytes}`
+    : null;
+}
+
+/** The text becomes part of a command line, an environment or a frame, so it must not contain NUL. */
+export function checkText(field: string, value: string): string {
+  if (typeof value === "string" && !value.includes("\0")) return value;
+  throw new BadInput(field, `${field} must be text without NUL, not ${JSON.stringify(value)}`);
+}
+
+function checkOptionalText(field: string, value: string | null | undefined): string | null {
+  return value === undefined || value === null ? null : checkText(field, value);
+}
+
+export function checkOwnership(options: {
+  readonly sessionKey?: string;
+  readonly sessionId?: string;
+  readonly backendId?: string;
+  readonly agentId?: string;
+  readonly taskId?: string;
+}): {
+  readonly sessionKey: string | null;
+  readonly sessionId: string | null;
+  readonly backendId: string | null;
+  readonly agentId: string | null;
+  readonly taskId: string | null;
+} {
+  return {
+    sessionKey: checkOptionalText("sessionKey", options.sessionKey),
+    sessionId: checkOptionalText("sessionId", options.sessionId),
+    backendId: checkOptionalText("backendId", options.backendId),
+    agentId: checkOptionalText("agentId", options.agentId),
+    taskId: checkOptionalText("taskId", options.taskId),
+  };
+}
+
+/** Limit of the terminal driver. */
+const MAX_TERMINAL_SIDE = 65_535;
+
+export function checkTerminalSize(size: TerminalSize): TerminalSize {
+  for (const side of ["rows", "cols"] as const)
+    if (!Number.isSafeInteger(size[side]) || size[side] < 1 || size[side] > MAX_TERMINAL_SIDE)
+      throw new BadInput(
+        "size",
+        `${side} must be between 1 and ${MAX_TERMINAL_SIDE}, not ${String(size[side])}`,
+      );
+  return { rows: size.rows, cols: size.cols };
+}
+
+export function checkUmask(value: number | undefined): number | null {
+  if (value === undefined) return null;
+  if (Number.isSafeInteger(value) && value >= 0 && value <= 0o777) return value;
+  throw new BadInput("umask", `a umask must be between 0 and 0o777, not ${String(value)}`);
+}
+
+/** Default policy of a run; the caller chooses only `onEscape` and `onOrphan`. */
+export function defaultPolicy(choices: Pick<RunPolicy, "onEscape" | "onOrphan">): RunPolicy {
+  const { graceMs, settleMs, drainMs, killReportMs, ownerLossMs } = defaults;
+  return { graceMs, settleMs, drainMs, killReportMs, ownerLossMs, callerBound: false, ...choices };
+}
+
+const MEMORY_RANGE = { least: 1024 ** 2, most: 128 * 1024 ** 4, text: "from 1 MiB to 128 TiB" };
+
+/** The largest pid_max of Linux. */
+const PIDS_RANGE = { least: 1, most: 4_194_304, text: "a whole number from 1 to 4194304" };
+
+/** The scheduler assigns at least 1 ms in each period of 100 ms. */
+const CPUS_RANGE = { least: 0.01, most: 4_096, text: "a number from 0.01 to 4096" };
+
+export function checkLimits(asked: AskedLimits = NO_LIMITS): RunLimits {
+  if (typeof asked !== "object" || asked === null || Array.isArray(asked))
+    throw new BadInput("limits", `limits must be an object, not ${JSON.stringify(asked)}`);
+  const { memoryBytes, pids, cpus, ...others } = asked;
+  const [unknown] = Object.keys(others);
+  if (unknown !== undefined)
+    throw new BadInput(
+      "limits",
+      `there is no limit ${JSON.stringify(unknown)}; the limits are memoryBytes, pids and cpus`,
+    );
+  return {
+    memoryBytes: limitInRange("memoryBytes", memoryBytes, MEMORY_RANGE, Number.isSafeInteger),
+    pids: limitInRange("pids", pids, PIDS_RANGE, Number.isSafeInteger),
+    cpus: limitInRange("cpus", cpus, CPUS_RANGE, Number.isFinite),
+  };
+}
+
+function limitInRange(
+  name: string,
+  value: number | null | undefined,
+  { least, most, text }: typeof MEMORY_RANGE,
+  isNumber: (value: unknown) => boolean,
+): number | null {
+  if (value === undefined || value === null) return null;
+  if (isNumber(value) && value >= least && value <= most) return value;
+  throw new BadInput("limits", `the limit ${name} must be ${text}, not ${String(value)}`);
 }

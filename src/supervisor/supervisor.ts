@@ -10,6 +10,8 @@ import {
 } from "../errors.js";
 import type { RunEvent } from "../model/run-event.js";
 import { OPEN_RUN_STATES, type RunRecord } from "../model/run.js";
+import type { EventFilter, RunFilter } from "../store/runs/store.js";
+import { adoptProcess, convertToService } from "./adopt.js";
 import type {
   AdoptedProcess,
   CommandInput,
@@ -26,22 +28,18 @@ import type {
   StoreWriteStatus,
   Supervisor,
 } from "./api.js";
-import type { AdoptOptions, CancelOptions, ReadOptions, ReadyOptions } from "./run-options.js";
 import { type BackgroundDuties, createContext, type SupervisorDependencies } from "./create-context.js";
 import { reconcile, type ReconcileOptions, type ReconcileResult } from "./reconcile/reconcile.js";
 import { UnreachableTracker } from "./reconcile/unreachable.js";
 import { applyRetention, stateDirectoryFilter } from "./retention.js";
 import { runHandle } from "./run-handle.js";
+import type { AdoptOptions, CancelOptions, ReadOptions, ReadyOptions } from "./run-options.js";
 import { RunReader } from "./run-reader.js";
-import { closeRun, detachRun } from "./run/lifecycle.js";
+import { awaitRunEnds, closeRun, detachAll, detachRun } from "./run/lifecycle.js";
 import type { LiveRun, SupervisorContext } from "./run/live-run.js";
 import { awaitReady, endedBeforeReady } from "./run/readiness.js";
-import { adoptProcess } from "./service/adopt-process.js";
-import { convertToService } from "./service/convert-to-service.js";
 import { spawn } from "./spawn/spawn.js";
-import { awaitRunEnds, detachAll } from "./stop/close.js";
-import { stopRun } from "./stop/stop-run.js";
-import type { EventFilter, RunFilter } from "../store/runs/store.js";
+import { stopRun } from "./stop/stop.js";
 
 /** Creates a supervisor. It owns the given store and host and disposes of them when it closes. */
 export function createSupervisor(dependencies: SupervisorDependencies): Supervisor {

@@ -11,37 +11,39 @@ import { temporaryDirectory } from "../support/temporary-directory.js";
 import { FakeHost } from "../support/supervisor/fake-host.js";
 
 const DAY = 24 * 3_600_000;
-/** Beyond one page of what is looked at in one go. */
+/** More than one page of records. */
 const MANY = 220;
 
-/** Directories of a certain size, each of an instance. */
-class Shelves extends FakeHost {
-  readonly shelves = new Map<string, { readonly instanceId: string; readonly bytes: number }>();
+/** A host with run directories of given sizes. */
+class SizedDirectories extends FakeHost {
+  readonly directories = new Map<string, { readonly instanceId: string; readonly bytes: number }>();
 
   override async listRunIds(instanceId?: string): Promise<readonly string[]> {
-    return [...this.shelves].flatMap(([runId, shelf]) => (shelf.instanceId === instanceId ? [runId] : []));
+    return [...this.directories].flatMap(([runId, directory]) =>
+      directory.instanceId === instanceId ? [runId] : [],
+    );
   }
 
   override async directorySize(run?: RunAddress): Promise<number> {
-    return this.shelves.get(run?.runId ?? "")?.bytes ?? 0;
+    return this.directories.get(run?.runId ?? "")?.bytes ?? 0;
   }
 
   override async removeRunDirectory({ instanceId, runId }: RunAddress): Promise<void> {
-    if (this.shelves.get(runId)?.instanceId === instanceId) this.shelves.delete(runId);
+    if (this.directories.get(runId)?.instanceId === instanceId) this.directories.delete(runId);
     await super.removeRunDirectory({ instanceId, runId });
   }
 }
 
 let directory: Awaited<ReturnType<typeof temporaryDirectory>>;
 let store: Store;
-let host: Shelves;
+let host: SizedDirectories;
 let supervisor: Supervisor;
 const now = Date.now();
 
 beforeEach(async () => {
   directory = await temporaryDirectory();
   store = await openSqliteStore({ path: join(directory.path, "store.sqlite") });
-  host = new Shelves();
+  host = new SizedDirectories();
   host.locals = [
     { instanceId: "in_test", alive: true, launched: true },
     { instanceId: "in_dead", alive: false, launched: false },
@@ -64,7 +66,7 @@ async function ended(
   const at = now - daysAgo * DAY;
   const run = newRun({ runId, originInstanceId: instanceId, createdAt: at });
   await store.saveRun(await store.insertRun(run, 0, [newRunEvent(runId, 1)]), { ...EXITED, at });
-  if (bytes > 0) host.shelves.set(runId, { instanceId, bytes });
+  if (bytes > 0) host.directories.set(runId, { instanceId, bytes });
 }
 
 async function known(): Promise<string[]> {
@@ -79,7 +81,7 @@ describe("retention", () => {
     await ended("run_today", 0);
     expect(await supervisor.retain()).toEqual({ records: 1, outputs: 0 });
     expect(await known()).toEqual(["run_alive", "run_new", "run_today"]);
-    expect([...host.shelves.keys()]).toEqual(["run_new"]);
+    expect([...host.directories.keys()]).toEqual(["run_new"]);
     expect(await store.listEvents({ runId: "run_old" })).toEqual([]);
     expect(await store.listEvents({ runId: "run_alive" })).toHaveLength(1);
     expect(await supervisor.retain()).toEqual({ records: 0, outputs: 0 });
@@ -100,6 +102,8 @@ describe("retention", () => {
     expect(await supervisor.retain()).toEqual({ records: 2, outputs: 0 });
     expect(await known()).toHaveLength(MANY + 1);
     expect(host.discarded.toSorted()).toEqual(["run_mine", "run_old"]);
+    // The limit does not count runs of other instances.
+    expect(await supervisor.retain({ endedKept: 1 })).toEqual({ records: 0, outputs: 0 });
   });
 
   test("removes output beyond the quota, oldest first, and keeps the records", async () => {
@@ -108,11 +112,11 @@ describe("retention", () => {
     await ended("run_3", 1, { bytes: 400 });
     await ended("run_4", 4, { bytes: 9_000, instanceId: "in_other" });
     await store.insertRun(newRun({ runId: "run_alive" }), 0);
-    host.shelves.set("run_alive", { instanceId: "in_dead", bytes: 300 });
+    host.directories.set("run_alive", { instanceId: "in_dead", bytes: 300 });
     expect(await supervisor.retain({ outputKeptBytes: 1_100 })).toEqual({ records: 0, outputs: 1 });
-    expect([...host.shelves.keys()]).toEqual(["run_2", "run_3", "run_4", "run_alive"]);
+    expect([...host.directories.keys()]).toEqual(["run_2", "run_3", "run_4", "run_alive"]);
     expect(await supervisor.retain({ outputKeptBytes: 0 })).toEqual({ records: 0, outputs: 2 });
-    expect([...host.shelves.keys()]).toEqual(["run_4", "run_alive"]);
+    expect([...host.directories.keys()]).toEqual(["run_4", "run_alive"]);
     expect(await known()).toHaveLength(5);
   });
 
@@ -132,7 +136,7 @@ describe("retention", () => {
     const deleteRuns = store.deleteRuns.bind(store);
     store.deleteRuns = () => Promise.reject(new Error("the disk is full"));
     await expect(supervisor.retain()).rejects.toThrow("the disk is full");
-    expect([...host.shelves.keys()]).toEqual([]);
+    expect([...host.directories.keys()]).toEqual([]);
     expect(await known()).toEqual(["run_old", "run_today"]);
     store.deleteRuns = deleteRuns;
     expect(await supervisor.retain()).toEqual({ records: 1, outputs: 0 });

@@ -11,7 +11,7 @@ import type { StateDirectory } from "../../home/state-directory.js";
 import { OPEN_RUN_STATES } from "../../model/run.js";
 import { openStoreForReading } from "../../store/open.js";
 import { listLiveProcesses, type RunProcesses } from "../../supervisor/inspect/live-processes.js";
-import { buildReconcileContext, classifyRecords } from "../../supervisor/reconcile/classify.js";
+import { buildReconcileContext, classifyRecords } from "../../supervisor/reconcile/reconcile.js";
 import { stateDirectoryFilter } from "../../supervisor/retention.js";
 import type { LocalState } from "../client/local-state.js";
 import { isStoreShared } from "../client/resolve-run.js";

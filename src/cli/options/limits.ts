@@ -1,6 +1,6 @@
 import { BadInput } from "../../errors.js";
 import type { RunLimits } from "../../model/run.js";
-import { checkLimits } from "../../supervisor/run/options.js";
+import { checkLimits } from "../../supervisor/run-options.js";
 import { formatSize } from "./units.js";
 
 /** `1.5`, `100`. */

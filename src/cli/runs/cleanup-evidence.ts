@@ -2,8 +2,8 @@ import { systemClock } from "../../async/clock.js";
 import { defaults } from "../../defaults.js";
 import { readStateId } from "../../home/persistent-id.js";
 import { OPEN_RUN_STATES, type RunRecord } from "../../model/run.js";
+import type { RunFilter } from "../../store/runs/store.js";
 import type { ReadStore } from "../../store/store.js";
-import { cgroupOf, runAddressOf } from "../../supervisor/run/recorded-identity.js";
 import {
   listLiveProcesses,
   notInspected,
@@ -13,10 +13,10 @@ import {
   buildReconcileContext,
   type Classified,
   classifyRecords,
-} from "../../supervisor/reconcile/classify.js";
+} from "../../supervisor/reconcile/reconcile.js";
+import { cgroupOf, runAddressOf } from "../../supervisor/run/recorded-identity.js";
 import type { LocalState } from "../client/local-state.js";
 import { isOfOtherState } from "../client/resolve-run.js";
-import type { RunFilter } from "../../store/runs/store.js";
 
 /** An open run with the evidence that its processes belong to it. */
 export interface RunEvidence extends Omit<Classified, "evidence"> {

@@ -1,14 +1,10 @@
-import type { Survivor } from "../../model/process.js";
 import { systemClock } from "../../async/clock.js";
 import { defaults } from "../../defaults.js";
 import { GatewaySilent, GatewayUnreachable, HoldfastError } from "../../errors.js";
 import { newRequestId } from "../../model/ids.js";
+import type { Survivor } from "../../model/process.js";
 import type { RunRecord } from "../../model/run.js";
-import {
-  type DirectStopOutcome,
-  stopDirectly,
-  type StopOptions,
-} from "../../supervisor/stop/stop-directly.js";
+import { type DirectStopOutcome, stopDirectly, type StopOptions } from "../../supervisor/stop/stop.js";
 import { connectIfRunning, connectOrStart, type GatewayConnection } from "../client/connect.js";
 import { type LocalState, openLocalState } from "../client/local-state.js";
 import { cliActor, sessionToken } from "../client/requester.js";

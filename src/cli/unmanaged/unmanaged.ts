@@ -14,7 +14,7 @@ import { errnoCode, errorMessage } from "../../home/errno.js";
 import { isSameMachine } from "../../home/machine-identity.js";
 import { OPEN_RUN_STATES } from "../../model/run.js";
 import { openStoreForReading } from "../../store/open.js";
-import { findOwningRun } from "../../supervisor/inspect/find-owning-run.js";
+import { findOwningRun } from "../../supervisor/inspect/membership.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { assertOperator } from "../client/connect.js";
 import { openLocalState } from "../client/local-state.js";

@@ -2,14 +2,12 @@ import type { AnchorEvent, AnchorLink } from "../../anchor/host.js";
 import { defaults } from "../../defaults.js";
 import { LeaseLost, NotAdopted, NotSteering } from "../../errors.js";
 import { finalizeExit } from "../end/finalize.js";
-import { detachRun, markStarted } from "../run/lifecycle.js";
+import { failPendingMemberRequests } from "../inspect/membership.js";
+import { detachRun, markStarted, recordFirstStop, recordSurvivors } from "../run/lifecycle.js";
 import { isInactive, type LiveRun, recordAnchorAnswer } from "../run/live-run.js";
-import { failPendingMemberRequests } from "../run/members.js";
 import { recordLostOutput, updateWithheld } from "../run/output.js";
-import { recordFirstStop, recordSurvivors } from "../run/request-stop.js";
 import { step } from "../run/state.js";
-import { onServiceAck } from "./bind-link.js";
-import { reattach } from "./reattach.js";
+import { onServiceAck, reattach } from "./attach.js";
 
 /** Applies the events of an anchor, in order. Events of an earlier connection are ignored. */
 export function onAnchorEvent(live: LiveRun, link: AnchorLink, event: AnchorEvent): void {

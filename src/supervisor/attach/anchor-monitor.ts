@@ -1,8 +1,8 @@
-import { defaults } from "../../defaults.js";
-import { handleUnresponsiveAnchor } from "./unresponsive-anchor.js";
 import type { Clock, Timer } from "../../async/clock.js";
+import { defaults } from "../../defaults.js";
 import { isInactive, type LiveRun } from "../run/live-run.js";
-import { reattach } from "./reattach.js";
+import { reattach } from "./attach.js";
+import { handleUnresponsiveAnchor } from "./unresponsive-anchor.js";
 
 /**
  * Detects anchors that do not answer, by a STATUS request after a while without a message. One timer for all runs; its

@@ -5,9 +5,8 @@ import { LeaseLost } from "../../errors.js";
 import type { RunRecord } from "../../model/run.js";
 import type { Lease } from "../../store/runs/store.js";
 import { restoreIfRolledBack } from "../lease/restore-record.js";
-import { runAddressOf } from "../run/recorded-identity.js";
 import { Deadlines } from "../run/deadlines.js";
-import { detachRun } from "../run/lifecycle.js";
+import { detachRun, sendStop } from "../run/lifecycle.js";
 import {
   initialAnchorLiveness,
   type LiveRun,
@@ -15,15 +14,14 @@ import {
   type RunFacts,
   type SupervisorContext,
 } from "../run/live-run.js";
-import { OutputActivity } from "../run/output-activity.js";
-import { OutputRanges, STREAMS } from "../run/output-ranges.js";
+import { OutputActivity, OutputRanges, STREAMS } from "../run/output-state.js";
 import { resumeReadiness } from "../run/readiness.js";
-import { sendStop } from "../run/request-stop.js";
+import { runAddressOf } from "../run/recorded-identity.js";
 import { initialState, step } from "../run/state.js";
 import { Stdin } from "../run/stdin.js";
 import { RunWriteQueue } from "../run/write-queue.js";
 import { onAnchorEvent } from "./anchor-events.js";
-import { detectOtherIncarnation } from "./reattach.js";
+import { detectOtherIncarnation } from "./attach.js";
 
 /** Creates the state of one run, without a connection. */
 export function createLiveRun(

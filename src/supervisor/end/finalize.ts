@@ -1,20 +1,19 @@
 import type { AnchorExit, SpawnFailure } from "../../anchor/host.js";
 import type { RunExit } from "../../model/run.js";
-import { recordStart, stopWatchers } from "../run/lifecycle.js";
+import { recordFirstStop, recordStart, stopWatchers } from "../run/lifecycle.js";
 import { isInactive, type LiveRun, runEventBase } from "../run/live-run.js";
+import { STREAMS } from "../run/output-state.js";
 import { discardUnusedOutput, recordLostOutput } from "../run/output.js";
-import { STREAMS } from "../run/output-ranges.js";
-import { recordFirstStop } from "../run/request-stop.js";
 import { step } from "../run/state.js";
-import type { DeadAnchorResult } from "./dead-anchor.js";
-import { outcomeOfExit } from "./outcome.js";
 import {
   INTERRUPTED_SPAWN,
   lostRunRecord,
+  outcomeOfExit,
   spawnFailureRecord,
   terminalEvents,
   type TerminalRecord,
 } from "./terminal-record.js";
+import type { DeadAnchorResult } from "./without-anchor.js";
 
 /**
  * Writes the terminal record of a run. Idempotent: the first call counts. The record and its events are one transaction,

@@ -1,11 +1,103 @@
-import type { RunFiles, SpawnFailure } from "../../anchor/host.js";
-import type { NewRunEvent } from "../../model/run-event.js";
-import type { KillMode, OnEscape } from "../../model/run.js";
+import type { AnchorExit, LeaderStatus, RunFiles, SpawnFailure, SweptFile } from "../../anchor/host.js";
+import { describeSpawnFailure, type StartAttempt } from "../../anchor/protocol/errors.js";
+import { END_REASONS } from "../../model/enums.js";
 import type { Residue } from "../../model/process.js";
-import type { DeadAnchorResult } from "./dead-anchor.js";
+import type { NewRunEvent } from "../../model/run-event.js";
+import type { EndReason, KillMode, OnEscape, RunExit, RunRecord } from "../../model/run.js";
+import type { RunStore, TerminalRunChange } from "../../store/runs/store.js";
+import { signalName } from "../../text/signal-name.js";
 import type { RunEventBase } from "../run/live-run.js";
-import { outcomeOfRunFiles } from "./outcome.js";
 import type { RunOutcome } from "../run/state.js";
+import type { DeadAnchorResult } from "./without-anchor.js";
+
+/** The outcome of a run, from its anchor's exit report. */
+export function outcomeOfExit(
+  exit: AnchorExit,
+  source: "anchor" | "exit-file",
+  attempt: StartAttempt | null = null,
+): RunExit {
+  const reason = parseEndReason(exit.reason);
+  return {
+    reason: reason ?? impliedReason(exit),
+    actor: exit.actor,
+    ...leaderExit(exit.leader),
+    source: exit.leader === null ? "none" : source,
+    detail: exitDetail(exit, reason, attempt),
+    errno: exit.spawnError?.errno ?? null,
+    limitHit: exit.limitHit,
+  };
+}
+
+const NO_CAUSE = { errno: null, limitHit: null } as const;
+
+/** The outcome of a run without an anchor, from the files in its directory. Null: it was imported and has none. */
+export function outcomeOfRunFiles(runFiles: RunFiles | null, attempt: StartAttempt | null = null): RunExit {
+  if (runFiles === null)
+    return { reason: "lost", actor: "", ...leaderExit(null), source: "none", detail: null, ...NO_CAUSE };
+  if (runFiles.exit !== null) return outcomeOfExit(runFiles.exit, "exit-file", attempt);
+  const { firstStop } = runFiles;
+  const enforced = firstStop?.withoutAnchor === true ? parseEndReason(firstStop.reason) : null;
+  return {
+    reason: enforced ?? "lost",
+    // The anchor may have died during a stop, so its actor is recorded.
+    actor: firstStop?.actor ?? "",
+    ...leaderExit(runFiles.leader),
+    source: runFiles.leader === null ? "none" : "leader-file",
+    detail: enforced === null ? lostDetail(runFiles) : enforcedDetail(runFiles),
+    ...NO_CAUSE,
+  };
+}
+
+/** Null: an unknown reason, from an anchor of a newer version. */
+export function parseEndReason(text: string): EndReason | null {
+  return END_REASONS.find((reason) => reason === text) ?? null;
+}
+
+function impliedReason({ executed, leader }: AnchorExit): EndReason {
+  if (!executed) return "spawn-error";
+  if (leader === null) return "lost";
+  return leader.signal === null ? "exit" : "signal";
+}
+
+function exitDetail(exit: AnchorExit, reason: EndReason | null, attempt: StartAttempt | null): string | null {
+  if (exit.spawnError !== null) return describeSpawnFailure(exit.spawnError, attempt);
+  if (reason === null)
+    return `the anchor reported a reason that this version does not know: ${JSON.stringify(exit.reason)}`;
+  if (!exit.executed) return "it was stopped before the command ran one instruction";
+  return null;
+}
+
+/** Detail of a run that was stopped without its anchor, for the stop's reason. */
+function enforcedDetail({ swept }: RunFiles): string {
+  const silent = "its anchor did not answer, so the run was ended without it";
+  if (swept === null) return silent;
+  const { killed, emptiness } = swept;
+  const ended = killed === 1 ? "1 process was killed" : `${killed} processes were killed`;
+  return `${silent}; ${ended}${emptiness === "proven" ? "" : ", and whether others are alive is not known"}`;
+}
+
+function lostDetail({ swept, firstStop }: RunFiles): string {
+  const asked = firstStop === null ? "" : `; a stop had been requested (${firstStop.reason})`;
+  if (swept === null) return `its anchor ended without a report${asked}`;
+  return `its anchor ${describeAnchorEnd(swept)}${asked}; ${describeCleanup(swept)}`;
+}
+
+function describeAnchorEnd({ anchorSignal }: SweptFile): string {
+  return anchorSignal === null ? "ended without finishing" : `was killed by ${signalName(anchorSignal)}`;
+}
+
+function describeCleanup({ killed, emptiness }: SweptFile): string {
+  const left = killed === 1 ? "1 process" : `${killed} processes`;
+  if (emptiness === "unproven") return `the launcher killed ${left} but could not prove that none is left`;
+  return killed === 0 ? "it left no process" : `the launcher killed the ${left} that it left`;
+}
+
+function leaderExit(leader: LeaderStatus | null): Pick<RunExit, "code" | "signal"> {
+  if (leader === null) return { code: null, signal: null };
+  return leader.signal === null
+    ? { code: leader.code, signal: null }
+    : { code: null, signal: signalName(leader.signal) };
+}
 
 /** The end of a run, as it is recorded. */
 export interface TerminalRecord {
@@ -126,4 +218,57 @@ export function terminalEvents(
 /** In another session or outside the boundary; a background job of the leader is neither. */
 function isOutside({ kind }: Residue): boolean {
   return kind === "detached" || kind === "migrated";
+}
+
+/**
+ * Ends the record of a run as lost and unproven, because an operator says that its host or state directory will not come
+ * back. Nothing is signalled; if the host does come back, it stops the run. False: nothing was written, because the lease
+ * has not expired or another supervisor has taken it.
+ */
+export async function forgetRun(
+  store: Pick<RunStore, "acquireAndFinalizeRun">,
+  record: RunRecord,
+  actor: string,
+  {
+    detail = "it was abandoned by an operator; whether processes of it still run is not known",
+    expiredForMs = 0,
+  }: { readonly detail?: string; readonly expiredForMs?: number | null } = {},
+): Promise<boolean> {
+  const { runId, ownerInstanceId, leaseEpoch } = record;
+  const at = Date.now();
+  const claim = {
+    runId,
+    from: { ownerInstanceId, epoch: leaseEpoch },
+    ownerInstanceId,
+    epoch: leaseEpoch + 1,
+    leaseMs: 0,
+    expiredForMs,
+  };
+  const end: TerminalRunChange = {
+    to: "exited",
+    at,
+    exit: {
+      reason: "lost",
+      actor,
+      code: null,
+      signal: null,
+      source: "none",
+      detail,
+      errno: null,
+      limitHit: null,
+    },
+    residue: [],
+    residueCount: 0,
+    usage: null,
+    emptiness: "unproven",
+  };
+  const event: NewRunEvent = {
+    runId,
+    at,
+    rootPid: record.root?.pid ?? null,
+    descendants: 0,
+    type: "exit",
+    data: { reason: "lost", actor, code: null, signal: null, emptiness: "unproven" },
+  };
+  return store.acquireAndFinalizeRun(claim, end, [event]);
 }

@@ -2,28 +2,43 @@ import type { AnchorLink } from "../../anchor/host.js";
 import { defaults } from "../../defaults.js";
 import { NotSteering } from "../../errors.js";
 import type { RunRecord } from "../../model/run.js";
-import { bindLink } from "../attach/bind-link.js";
-import { gatedChange, runAddressOf } from "../run/recorded-identity.js";
+import type { Lease } from "../../store/runs/store.js";
+import { bindLink, keepGateClosed, reattach, stopOrphanedAnchor } from "../attach/attach.js";
 import { restoreLiveRun } from "../attach/create-live-run.js";
-import { keepGateClosed, reattach, stopOrphanedAnchor } from "../attach/reattach.js";
 import { readLauncherSilence } from "../attach/unresponsive-anchor.js";
+import { type Decision, reconcileEvent } from "../decision.js";
+import { finalizeDeadAnchor } from "../end/finalize.js";
+import { lostRunRecord, terminalEvents, type TerminalRecord } from "../end/terminal-record.js";
 import {
   cleanedByLauncher,
   type DeadAnchorResult,
   killVerifiedTree,
   NO_CLEANUP,
-} from "../end/dead-anchor.js";
-import { finalizeDeadAnchor } from "../end/finalize.js";
-import { lostRunRecord, terminalEvents, type TerminalRecord } from "../end/terminal-record.js";
+} from "../end/without-anchor.js";
 import { type AcquireRequest, type AcquireResult, acquireRun, claimLease } from "../lease/acquire.js";
-import { detachRun } from "../run/lifecycle.js";
+import { detachRun, sendStop } from "../run/lifecycle.js";
 import { type LiveRun, runEventBase, type SupervisorContext } from "../run/live-run.js";
-import { sendStop } from "../run/request-stop.js";
+import { gatedChange, runAddressOf } from "../run/recorded-identity.js";
 import type { ClaimGround } from "./decide.js";
-import type { Decision } from "../decision.js";
-import { compareImported } from "./imported-evidence.js";
-import { type AppliedDecision, DONE, leftAlone, reconcileEvent, takenOverBy } from "./applied-decision.js";
-import type { Lease } from "../../store/runs/store.js";
+import { compareImported } from "./evidence.js";
+
+/** The result of a decision. */
+export interface AppliedDecision {
+  /** The acquired run; null: there is none. */
+  readonly live: LiveRun | null;
+  /** Why nothing was done; null: the decision was carried out. */
+  readonly leftReason: string | null;
+}
+
+export const DONE: AppliedDecision = { live: null, leftReason: null };
+
+export function leftAlone(why: string): AppliedDecision {
+  return { live: null, leftReason: why };
+}
+
+export function takenOverBy(by: string | null): AppliedDecision {
+  return leftAlone(`another supervisor${by === null ? "" : ` (${by})`} took it over first`);
+}
 
 /** Carries out a decision about an open record. */
 export async function applyDecision(

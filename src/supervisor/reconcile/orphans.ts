@@ -1,9 +1,9 @@
 import type { AnchorHost, AnchorLink, CgroupRef, RunAddress } from "../../anchor/host.js";
 import { runConcurrently } from "../../async/semaphore.js";
 import { defaults } from "../../defaults.js";
-import { stopOrphanedAnchor } from "../attach/reattach.js";
-import type { LiveRun, SupervisorContext } from "../run/live-run.js";
+import { stopOrphanedAnchor } from "../attach/attach.js";
 import type { Decided } from "../decision.js";
+import type { LiveRun, SupervisorContext } from "../run/live-run.js";
 import { recordOrphanCgroup, recordOrphanRun } from "./record-orphan.js";
 
 /**

@@ -1,14 +1,75 @@
 import type { LocalInstance } from "../../anchor/host.js";
+import type { Clock } from "../../async/clock.js";
 import { runConcurrently } from "../../async/semaphore.js";
 import { defaults } from "../../defaults.js";
+import type { NewRunEvent } from "../../model/run-event.js";
 import { OPEN_RUN_STATES, type RunRecord } from "../../model/run.js";
+import { type Decided, type Decision, reconcileEvent } from "../decision.js";
 import { restoreRolledBackRecords } from "../lease/restore-record.js";
 import type { LiveRun, SupervisorContext } from "../run/live-run.js";
 import { applyDecision } from "./apply.js";
-import { buildReconcileContext, classifyRecords } from "./classify.js";
-import type { Decided, Decision } from "../decision.js";
+import {
+  type ClaimGround,
+  decide,
+  type Evidence,
+  judgeLease,
+  type ReconcileContext,
+  UNREADABLE,
+} from "./decide.js";
+import { type EvidenceSource, gatherEvidence } from "./evidence.js";
 import { recoverOrphans } from "./orphans.js";
-import { type PassReach, recordLeftAlone, type UnreachableTracker } from "./unreachable.js";
+import type { PassReach, UnreachableTracker } from "./unreachable.js";
+
+export interface Classified {
+  readonly record: RunRecord;
+  readonly decision: Decision;
+  /** Null: the run is left alone without evidence. */
+  readonly claim: ClaimGround | null;
+  readonly evidence: Evidence | null;
+}
+
+export async function buildReconcileContext(
+  host: EvidenceSource,
+  { instanceId, stateId }: Pick<SupervisorContext, "instanceId" | "stateId">,
+  now: number,
+  { unreachableMs = () => 0, sharedClock = false }: Partial<ReconcileContext> = {},
+): Promise<ReconcileContext> {
+  const instances = new Map((await host.listInstances()).map((each) => [each.instanceId, each] as const));
+  return {
+    instanceId,
+    stateId,
+    machine: host.machine,
+    now,
+    instances,
+    unreachableMs,
+    sharedClock,
+  };
+}
+
+/** Gathers evidence and decides for each record. Changes nothing. */
+export async function classifyRecords(
+  host: EvidenceSource,
+  clock: Clock,
+  reconcileContext: ReconcileContext,
+  records: readonly RunRecord[],
+): Promise<readonly Classified[]> {
+  const standings = records.map((record) => ({ record, standing: judgeLease(record, reconcileContext) }));
+  const open = standings.flatMap(({ record, standing }) => (standing.kind === "open" ? [record] : []));
+  const evidenceByRun = await gatherEvidence(host, clock, reconcileContext.instances, open);
+  return standings.map(({ record, standing }): Classified => {
+    if (standing.kind === "decided")
+      return { record, decision: standing.decision, claim: null, evidence: null };
+    const { claim } = standing;
+    if (standing.kind === "given-up") return { record, decision: standing.decision, claim, evidence: null };
+    const evidence = evidenceByRun.get(record.runId);
+    const unreachableMs = reconcileContext.unreachableMs(record.runId);
+    const decision =
+      evidence === undefined
+        ? UNREADABLE
+        : decide(record, claim, evidence, reconcileContext.machine, unreachableMs);
+    return { record, decision, claim, evidence: evidence ?? null };
+  });
+}
 
 export interface ReconcileOptions {
   /** Only runs of this instance. */
@@ -124,4 +185,42 @@ function ownOrDeadInstances(
   return [...instances.values()]
     .filter((each) => each.instanceId === instanceId || !each.alive)
     .map((each) => each.instanceId);
+}
+
+/**
+ * Writes one event when a run is left alone for the first time, not one per pass. A run with a healthy lease is the
+ * normal case and gets none.
+ */
+async function recordLeftAlone(
+  context: SupervisorContext,
+  tracker: UnreachableTracker,
+  classified: readonly Classified[],
+  reach: PassReach,
+): Promise<void> {
+  const leftAlone = classified.filter(
+    ({ decision: { action, row } }) => action === "leave" && row !== "healthy",
+  );
+  tracker.update(
+    reach,
+    new Map(leftAlone.map(({ record, decision }) => [record.runId, decision] as const)),
+    context.clock.now(),
+  );
+  const events: NewRunEvent[] = [];
+  for (const { record, decision } of leftAlone) {
+    if (!tracker.isChanged(record.runId, decision)) continue;
+    const event = reconcileEvent(context, record, decision, record.leaseEpoch);
+    if (!(await isLastEvent(context, event))) events.push(event);
+    context.report({
+      runId: record.runId,
+      message: `run ${record.runId} is left alone: ${decision.why}`,
+      cause: null,
+    });
+  }
+  if (events.length > 0) await context.store.appendEvents(events);
+}
+
+/** An earlier process of this instance may have written the same event. */
+async function isLastEvent({ store }: SupervisorContext, event: NewRunEvent): Promise<boolean> {
+  const [last] = await store.listEvents({ runId: event.runId, newestFirst: true, limit: 1 });
+  return last?.type === "reconcile" && JSON.stringify(last.data) === JSON.stringify(event.data);
 }

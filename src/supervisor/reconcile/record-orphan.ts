@@ -2,18 +2,16 @@ import type { AnchorHost, AnchorLink, CgroupRef, RunAddress } from "../../anchor
 import { defaults } from "../../defaults.js";
 import { NotSteering, RunExists } from "../../errors.js";
 import { NO_DEADLINES, NO_LIMITS, type RunKind, type RunRecord } from "../../model/run.js";
-import { bindLink } from "../attach/bind-link.js";
-import { gatedChange, type RecordedIdentity } from "../run/recorded-identity.js";
+import type { Lease, NewRun, RunChange } from "../../store/runs/store.js";
+import { bindLink, keepGateClosed, reattach } from "../attach/attach.js";
 import { restoreLiveRun } from "../attach/create-live-run.js";
-import { keepGateClosed, reattach } from "../attach/reattach.js";
-import { type DeadAnchorResult, killVerifiedTree, NO_CLEANUP } from "../end/dead-anchor.js";
+import { type Decided, type Decision, reconcileEvent } from "../decision.js";
 import { finalizeDeadAnchor } from "../end/finalize.js";
+import { type DeadAnchorResult, killVerifiedTree, NO_CLEANUP } from "../end/without-anchor.js";
+import { defaultPolicy } from "../run-options.js";
 import { detachRun } from "../run/lifecycle.js";
 import type { LiveRun, SupervisorContext } from "../run/live-run.js";
-import { defaultPolicy } from "../run/options.js";
-import { reconcileEvent } from "./applied-decision.js";
-import type { Decided, Decision } from "../decision.js";
-import type { Lease, NewRun, RunChange } from "../../store/runs/store.js";
+import { gatedChange, type RecordedIdentity } from "../run/recorded-identity.js";
 
 /**
  * Creates a record for a directory that the store does not know, because the store was replaced or restored. Facts that

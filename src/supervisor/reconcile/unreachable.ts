@@ -1,8 +1,4 @@
 import { defaults } from "../../defaults.js";
-import type { NewRunEvent } from "../../model/run-event.js";
-import type { SupervisorContext } from "../run/live-run.js";
-import { reconcileEvent } from "./applied-decision.js";
-import type { Classified } from "./classify.js";
 import type { Decision, Row } from "../decision.js";
 
 /** Rows that lead to a decision when a supervisor, while awake, has seen them for long enough. */
@@ -77,42 +73,4 @@ export class UnreachableTracker {
     if (row === "stalled") return now - last > defaults.stalledWatchMs ? now : since;
     return this.#blind ? since + now - last : since;
   }
-}
-
-/**
- * Writes one event when a run is left alone for the first time, not one per pass. A run with a healthy lease is the
- * normal case and gets none.
- */
-export async function recordLeftAlone(
-  context: SupervisorContext,
-  tracker: UnreachableTracker,
-  classified: readonly Classified[],
-  reach: PassReach,
-): Promise<void> {
-  const leftAlone = classified.filter(
-    ({ decision: { action, row } }) => action === "leave" && row !== "healthy",
-  );
-  tracker.update(
-    reach,
-    new Map(leftAlone.map(({ record, decision }) => [record.runId, decision] as const)),
-    context.clock.now(),
-  );
-  const events: NewRunEvent[] = [];
-  for (const { record, decision } of leftAlone) {
-    if (!tracker.isChanged(record.runId, decision)) continue;
-    const event = reconcileEvent(context, record, decision, record.leaseEpoch);
-    if (!(await isLastEvent(context, event))) events.push(event);
-    context.report({
-      runId: record.runId,
-      message: `run ${record.runId} is left alone: ${decision.why}`,
-      cause: null,
-    });
-  }
-  if (events.length > 0) await context.store.appendEvents(events);
-}
-
-/** An earlier process of this instance may have written the same event. */
-async function isLastEvent({ store }: SupervisorContext, event: NewRunEvent): Promise<boolean> {
-  const [last] = await store.listEvents({ runId: event.runId, newestFirst: true, limit: 1 });
-  return last?.type === "reconcile" && JSON.stringify(last.data) === JSON.stringify(event.data);
 }

@@ -19,14 +19,12 @@ import type { RunDeadlines, RunPolicy, RunRecord, ServiceFacts } from "../../mod
 import type { RunCopy } from "../../store/local-copy/run-copy.js";
 import type { RunStore } from "../../store/runs/store.js";
 import type { Problem } from "../api.js";
-import type { RecordedIdentity } from "./recorded-identity.js";
 import type { Deadlines } from "./deadlines.js";
-import type { OutputActivity } from "./output-activity.js";
-import type { OutputRanges } from "./output-ranges.js";
+import type { OutputActivity, OutputRanges } from "./output-state.js";
+import type { RecordedIdentity } from "./recorded-identity.js";
 import type { RunState } from "./state.js";
 import type { Stdin } from "./stdin.js";
-import type { StoreCircuitBreaker } from "./store-circuit-breaker.js";
-import type { RunWriteQueue } from "./write-queue.js";
+import type { RunWriteQueue, StoreCircuitBreaker } from "./write-queue.js";
 
 /** When an anchor last answered, and what was done about its silence. Times are on the monotonic clock. */
 export interface AnchorLiveness {

@@ -1,10 +1,11 @@
-import type { AnchorHost, RunAddress, StreamName } from "../../anchor/host.js";
+import type { AnchorHost, OutputSlice, RunAddress, StreamName } from "../../anchor/host.js";
+import { onAbort } from "../../async/abort.js";
 import { defaults } from "../../defaults.js";
 import { BadInput } from "../../errors.js";
 import type { OutputChunk } from "../api.js";
 import type { FollowOptions, ReadOptions } from "../run-options.js";
 import { type LiveRun, runEventBase } from "./live-run.js";
-import { followStreams, STREAMS } from "./output-ranges.js";
+import { type OutputRanges, STREAMS } from "./output-state.js";
 
 /**
  * With `discardOutput`, removes the run's directory when its end is committed, it has no follower, and a caller knows
@@ -102,4 +103,76 @@ export function recordLostOutput(live: LiveRun, stream: StreamName, lost: number
 function checkOffset(field: string, value: number): void {
   if (!Number.isSafeInteger(value) || value < 0)
     throw new BadInput(field, `${field} must be a whole number of bytes, 0 or more, not ${value}`);
+}
+
+export interface FollowSource {
+  readonly outputRanges: OutputRanges;
+  read(stream: StreamName, offset: number, maxBytes: number): Promise<OutputSlice>;
+  ack(stream: StreamName, offset: number): void;
+}
+
+interface StreamCursor {
+  readonly stream: StreamName;
+  offset: number;
+  done: boolean;
+}
+
+/**
+ * Yields live output until every requested stream has ended. Each follower has its own cursors, so all see the same
+ * bytes. Aborting ends the iteration without an error.
+ */
+export async function* followStreams(
+  source: FollowSource,
+  { streams = STREAMS, offsets = {}, ack = false, signal }: FollowOptions = {},
+): AsyncGenerator<OutputChunk, void, undefined> {
+  const { outputRanges } = source;
+  const cursors = streams.map((stream): StreamCursor => ({
+    stream,
+    offset: offsets[stream] ?? outputRanges.firstOffset(stream),
+    done: false,
+  }));
+  const stopListening =
+    signal === undefined || signal.aborted ? null : onAbort(signal, () => outputRanges.wake());
+  try {
+    for (;;) {
+      // Read before the ranges, so that `changed` notices a change in between.
+      const { version, ended } = outputRanges;
+      let yielded = false;
+      for (const cursor of cursors) {
+        if (signal?.aborted === true) return;
+        const slice = await nextSlice(source, cursor, ended);
+        if (slice === null) continue;
+        yielded = true;
+        cursor.offset = slice.offset + slice.bytes.length;
+        yield { stream: cursor.stream, ...slice };
+        if (ack) source.ack(cursor.stream, cursor.offset);
+      }
+      if (signal?.aborted === true || cursors.every((cursor) => cursor.done)) return;
+      if (!yielded) await outputRanges.changed(version);
+    }
+  } finally {
+    stopListening?.();
+  }
+}
+
+/** Null: there is nothing now. Marks the cursor as done when nothing can follow. */
+async function nextSlice(
+  source: FollowSource,
+  cursor: StreamCursor,
+  ended: boolean,
+): Promise<OutputSlice | null> {
+  if (cursor.done) return null;
+  const { start, end, closed } = source.outputRanges.range(cursor.stream);
+  if (cursor.offset >= end && (closed || !ended)) {
+    cursor.done = closed;
+    return null;
+  }
+  // After the end, read the spool: if the anchor died, the range is out of date.
+  const slice = await source.read(cursor.stream, cursor.offset, defaults.followBytes);
+  if (slice.bytes.length > 0 || slice.offset > cursor.offset) return slice;
+  // The anchor closes a stream after it has stored all of it, so missing bytes are lost.
+  const lost = closed ? end - Math.max(cursor.offset, start) : 0;
+  if (lost > 0) return { offset: end, bytes: slice.bytes, lost };
+  cursor.done = closed || ended;
+  return null;
 }

@@ -3,9 +3,8 @@ import { BadInput } from "../../errors.js";
 import type { RunRecord, ServiceFacts } from "../../model/run.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import type { Readiness } from "../api.js";
-import type { ReadyOptions } from "../run-options.js";
+import { checkWholeNumber, type ReadyOptions } from "../run-options.js";
 import { isInactive, type LiveRun, runEventBase, type SupervisorContext } from "./live-run.js";
-import { checkWholeNumber } from "./options.js";
 
 /**
  * Polls, at growing intervals, until a process of this run listens on its port. A process outside the run does not

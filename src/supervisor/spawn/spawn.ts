@@ -6,14 +6,12 @@ import { errorMessage } from "../../home/errno.js";
 import { newLeaseId, newRunId } from "../../model/ids.js";
 import { newRunRecord } from "../../store/runs/apply-change.js";
 import type { CommandInput, SpawnOptions } from "../api.js";
-import { bindLink } from "../attach/bind-link.js";
-import { gatedChange } from "../run/recorded-identity.js";
+import { bindLink, reattach } from "../attach/attach.js";
 import { createLiveRun } from "../attach/create-live-run.js";
-import { reattach } from "../attach/reattach.js";
 import { finalizeSpawnFailure } from "../end/finalize.js";
+import { closeRun, requestStop } from "../run/lifecycle.js";
 import { isInactive, type LiveRun, type RunFacts, type SupervisorContext } from "../run/live-run.js";
-import { requestStop } from "../run/request-stop.js";
-import { closeRun } from "../run/lifecycle.js";
+import { gatedChange } from "../run/recorded-identity.js";
 import { planSpawn, type SpawnPlan } from "./plan.js";
 
 /**

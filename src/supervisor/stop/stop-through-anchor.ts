@@ -1,11 +1,11 @@
 import type { AnchorExit, AnchorLink, RunAddress, StopRequest } from "../../anchor/host.js";
 import { PROTOCOL } from "../../anchor/protocol/messages.js";
 import type { Clock } from "../../async/clock.js";
-import { newRequestId } from "../../model/ids.js";
 import { defaults } from "../../defaults.js";
-import { type StopHost, verifiableAnchor } from "../end/end-without-anchor.js";
-import type { RecordedIdentity } from "../run/recorded-identity.js";
+import { newRequestId } from "../../model/ids.js";
 import type { Survivor } from "../../model/process.js";
+import { type StopHost, verifiableAnchor } from "../end/without-anchor.js";
+import type { RecordedIdentity } from "../run/recorded-identity.js";
 
 export interface StopDependencies {
   readonly host: StopHost;

@@ -2,7 +2,8 @@ import { expect, test } from "vitest";
 import { resolveRun } from "../../../src/cli/client/resolve-run.js";
 import type { LocalState } from "../../../src/cli/client/local-state.js";
 import { stopFoundRun } from "../../../src/cli/stop/stop-coordinator.js";
-import { FakeAnchor, FakeHost } from "../../support/supervisor/fake-host.js";
+import { FakeAnchor } from "../../support/supervisor/fake-anchor.js";
+import { FakeHost } from "../../support/supervisor/fake-host.js";
 
 function observatory(host: FakeHost): LocalState {
   const directory = {

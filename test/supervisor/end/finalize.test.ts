@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { REAPED_USAGE } from "../../../src/model/run.js";
-import type { FakeAnchor } from "../../support/supervisor/fake-host.js";
+import type { FakeAnchor } from "../../support/supervisor/fake-anchor.js";
 import { fakeSupervisor, spawnFakeRun, nextTurn } from "../../support/supervisor/fake-supervisor.js";
 import { waitFor } from "../../support/wait-for.js";
 

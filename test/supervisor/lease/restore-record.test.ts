@@ -2,15 +2,15 @@ import { rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { LeaseLost, StoreAway } from "../../../src/errors.js";
-import { FileRunCopy } from "../../../src/store/local-copy/run-copy.js";
 import type { RunRecord } from "../../../src/model/run.js";
-import { attachKeepalive } from "../../../src/supervisor/lease/keepalive-links.js";
-import { temporaryDirectory } from "../../support/temporary-directory.js";
+import { FileRunCopy } from "../../../src/store/local-copy/run-copy.js";
+import { attachKeepalive } from "../../../src/supervisor/lease/acquire.js";
 import {
   fakeSupervisor,
-  spawnFakeRun,
   type FakeSupervisor,
+  spawnFakeRun,
 } from "../../support/supervisor/fake-supervisor.js";
+import { temporaryDirectory } from "../../support/temporary-directory.js";
 import { waitFor } from "../../support/wait-for.js";
 
 async function ledgeredWorld(): Promise<

@@ -6,6 +6,7 @@ import {
   type ClaimGround,
   decide,
   type Evidence,
+  type ImportedEvidence,
   judgeLease,
   NEVER_OWNED,
   type ReconcileContext,
@@ -26,7 +27,7 @@ const locals: readonly LocalInstance[] = [
   { instanceId: "dead", alive: false, launched: false },
 ];
 
-function around(change: Partial<ReconcileContext> = {}): ReconcileContext {
+function reconcileContext(change: Partial<ReconcileContext> = {}): ReconcileContext {
   return {
     instanceId: "me",
     stateId: null,
@@ -39,7 +40,7 @@ function around(change: Partial<ReconcileContext> = {}): ReconcileContext {
   };
 }
 
-/** A running run of `owner`'s whose lease expired so long ago. */
+/** A running run of `owner` whose lease expired `expiredMs` ago. */
 function run(owner: string, expiredMs: number, change: Partial<RunRecord> = {}): RunRecord {
   return sampleRunRecord({
     ...HERE,
@@ -59,66 +60,55 @@ function run(owner: string, expiredMs: number, change: Partial<RunRecord> = {}):
 const HOUR = 3_600_000;
 
 describe("by the lease", () => {
+  const { stalledOwnerMs } = defaults;
   test.each<[string, RunRecord, string]>([
-    ["a healthy lease of another is not touched", run("alive", -1), "leave healthy"],
-    ["nor a healthy one of an instance that is dead already", run("dead", -1), "leave healthy"],
-    ["nor a healthy one of a stranger on this machine", run("unknown", -1), "leave healthy"],
-    ["what is mine is open, however long expired", run("me", HOUR), "mine null"],
-    ["what is mine is open before it expires", run("me", -1), "mine null"],
-    ["expired, and its owner is dead: open", run("dead", 0), "lock-free 0"],
-    ["expired, but its owner lives: it may be asleep", run("alive", HOUR / 60), "leave stalled"],
+    ["a healthy lease of a live instance", run("alive", -1), "leave healthy"],
+    ["a healthy lease of a dead instance", run("dead", -1), "leave healthy"],
+    ["a healthy lease of an unknown instance", run("unknown", -1), "leave healthy"],
+    ["an own lease, expired long ago", run("me", HOUR), "mine null"],
+    ["an own lease before it expires", run("me", -1), "mine null"],
+    ["an expired lease of a dead instance", run("dead", 0), "lock-free 0"],
+    ["an expired lease of a live instance, which may be suspended", run("alive", HOUR / 60), "leave stalled"],
+    ["a live instance's, expired for ten leases", run("alive", stalledOwnerMs), `stalled ${stalledOwnerMs}`],
+    ["a live instance's, one millisecond earlier", run("alive", stalledOwnerMs - 1), "leave stalled"],
+    ["an unknown instance's, just expired", run("unknown", 1), "leave stalled"],
+    ["an unknown instance's, for ten leases", run("unknown", stalledOwnerMs), `stalled ${stalledOwnerMs}`],
+    ["another machine's", run("unknown", HOUR, ELSEWHERE), "leave elsewhere"],
+    ["another machine's, of a dead local instance", run("dead", HOUR, ELSEWHERE), "leave elsewhere"],
+    ["another machine's, of this instance", run("me", HOUR, ELSEWHERE), "leave elsewhere"],
+    ["another boot's, of an unknown instance", run("unknown", HOUR, BEFORE), "leave elsewhere"],
+    ["another boot's, not yet expired", run("unknown", -HOUR, BEFORE), "leave elsewhere"],
+    ["another container's, of an unknown instance", run("unknown", HOUR, CONTAINER), "leave elsewhere"],
+    ["an own lease of another boot", run("me", -HOUR, BEFORE), "mine null"],
+    ["another boot's, of a dead local instance", run("dead", -HOUR, BEFORE), "other-boot null"],
+    ["another boot's, of a live local instance", run("alive", HOUR, BEFORE), "leave healthy"],
+    ["another container's, of a dead local instance", run("dead", HOUR, CONTAINER), "lock-free 0"],
+    ["another container's, of a live local instance", run("alive", HOUR, CONTAINER), "leave stalled"],
+    ["another state directory's", run("unknown", HOUR, BESIDE), "leave elsewhere"],
+    ["another state directory's, copied here", run("dead", HOUR, BESIDE), "leave elsewhere"],
     [
-      "expired for ten leases: open, whoever holds the lock",
-      run("alive", defaults.stalledOwnerMs),
-      `stalled ${defaults.stalledOwnerMs}`,
-    ],
-    ["one millisecond less: not", run("alive", defaults.stalledOwnerMs - 1), "leave stalled"],
-    ["expired, of a stranger on this machine: only after ten leases", run("unknown", 1), "leave stalled"],
-    ["and then", run("unknown", defaults.stalledOwnerMs), `stalled ${defaults.stalledOwnerMs}`],
-    ["another machine's is never open", run("unknown", HOUR, ELSEWHERE), "leave elsewhere"],
-    [
-      "not even a dead local instance's: the directory was moved",
-      run("dead", HOUR, ELSEWHERE),
+      "another state directory's and boot's",
+      run("unknown", HOUR, { ...BESIDE, ...BEFORE }),
       "leave elsewhere",
     ],
-    ["nor mine", run("me", HOUR, ELSEWHERE), "leave elsewhere"],
-    ["another boot's of no instance here", run("unknown", HOUR, BEFORE), "leave elsewhere"],
-    ["another boot's, whatever its clock said", run("unknown", -HOUR, BEFORE), "leave elsewhere"],
-    ["another container's of no instance here", run("unknown", HOUR, CONTAINER), "leave elsewhere"],
-    ["mine of another boot", run("me", -HOUR, BEFORE), "mine null"],
-    ["a dead local instance's of another boot", run("dead", -HOUR, BEFORE), "other-boot null"],
-    [
-      "a live local instance's of another boot is its own affair",
-      run("alive", HOUR, BEFORE),
-      "leave healthy",
-    ],
-    ["a dead local instance's of another container", run("dead", HOUR, CONTAINER), "lock-free 0"],
-    [
-      "a live one's of another container, however long expired",
-      run("alive", HOUR, CONTAINER),
-      "leave stalled",
-    ],
-    ["another state directory's of this machine", run("unknown", HOUR, BESIDE), "leave elsewhere"],
-    ["nor when the owner's directory was copied here", run("dead", HOUR, BESIDE), "leave elsewhere"],
-    ["nor of another boot", run("unknown", HOUR, { ...BESIDE, ...BEFORE }), "leave elsewhere"],
-    ["nor imported there", run(NEVER_OWNED, 0, BESIDE), "leave elsewhere"],
+    ["another state directory's, imported", run(NEVER_OWNED, 0, BESIDE), "leave elsewhere"],
     ["this state directory's", run("dead", 0, { stateId: "here" }), "lock-free 0"],
-    ["imported, never owned by anybody", run(NEVER_OWNED, 0), "never-owned 0"],
-    ["imported before a restart", run(NEVER_OWNED, 0, BEFORE), "other-boot null"],
+    ["an imported run, never owned", run(NEVER_OWNED, 0), "never-owned 0"],
+    ["a run imported before a restart", run(NEVER_OWNED, 0, BEFORE), "other-boot null"],
   ])("%s", (_, record, expected) => {
-    const found = judgeLease(record, around({ stateId: "here" }));
-    const said =
+    const found = judgeLease(record, reconcileContext({ stateId: "here" }));
+    const result =
       found.kind === "open"
         ? `${found.claim.evidence} ${found.claim.expiredForMs}`
         : `${found.decision.action} ${found.decision.row}`;
-    expect(said).toBe(expected);
+    expect(result).toBe(expected);
   });
 
   test("expired for ten leases on a shared clock: open only after it was observed for a while", () => {
     const after = (ms: number): string =>
       judgeLease(
         run("alive", defaults.stalledOwnerMs),
-        around({ sharedClock: true, unreachableMs: () => ms }),
+        reconcileContext({ sharedClock: true, unreachableMs: () => ms }),
       ).kind;
     expect(after(0)).toBe("decided");
     expect(after(defaults.stalledWatchMs - 1)).toBe("decided");
@@ -127,7 +117,10 @@ describe("by the lease", () => {
 
   test("unreachable for a day: the record is ended as lost, not before", () => {
     const after = (ms: number): string => {
-      const found = judgeLease(run("unknown", HOUR, ELSEWHERE), around({ unreachableMs: () => ms }));
+      const found = judgeLease(
+        run("unknown", HOUR, ELSEWHERE),
+        reconcileContext({ unreachableMs: () => ms }),
+      );
       return found.kind === "open" ? "open" : found.decision.action;
     };
     expect(after(defaults.hostLostMs - 1)).toBe("leave");
@@ -151,182 +144,95 @@ function seen(change: Partial<Evidence> = {}): Evidence {
   };
 }
 
-const adopts = run("dead", 1);
-const terminates = run("dead", 1, { policy: { ...adopts.policy, onOrphan: "terminate" } });
-const never = run("me", 1, { anchor: null, root: null, state: "starting" });
-
 describe("by the evidence", () => {
-  test.each<[string, RunRecord, ClaimGround, Evidence, string]>([
-    ["an exit file", run("me", 1), MINE, seen({ exitFile: true }), "finalize exit-file"],
+  function expectDecision(record: RunRecord, claim: ClaimGround, change: Partial<Evidence>, wanted: string) {
+    const { action, row, why } = decide(record, claim, seen(change), HERE);
+    expect(`${action} ${row}`).toBe(wanted);
+    expect(why).not.toBe("");
+  }
+
+  test.each<[string, Partial<Evidence>, string]>([
+    ["an exit file", { exitFile: true }, "finalize exit-file"],
+    ["an exit file and a populated cgroup", { exitFile: true, boundary: "populated" }, "finalize exit-file"],
+    ["a live anchor", { anchor: "alive", root: "alive" }, "continue anchor-alive"],
+    ["a dead anchor and a verified root", { root: "alive" }, "sweep root-alive"],
+    ["a populated cgroup only", { boundary: "populated" }, "sweep detached-orphaned"],
+    ["a report of its launcher", { swept: true }, "lose swept"],
+    ["an empty cgroup", { boundary: "empty" }, "lose swept"],
+    ["a removed cgroup", { boundary: "gone" }, "lose swept"],
+    ["an empty cgroup and a marker outside", { boundary: "empty", marked: true }, "lose unverifiable"],
+    ["nothing", {}, "lose unverifiable"],
+    ["an anchor that cannot be inspected", { anchor: "unknown" }, "leave unseen"],
+    ["a root that cannot be inspected", { root: "unknown" }, "leave unseen"],
+    ["a cgroup that cannot be inspected", { boundary: "unknown" }, "leave unseen"],
+  ])("an own run with %s", (_, change, wanted) => {
+    expectDecision(run("me", 1), MINE, change, wanted);
+  });
+
+  test.each<[string, Partial<Evidence>, string]>([
+    ["nothing", {}, "spawn-error never-executed"],
+    ["an empty cgroup", { boundary: "empty" }, "spawn-error never-executed"],
+    ["a populated cgroup", { boundary: "populated" }, "sweep detached-orphaned"],
+    ["a cgroup that cannot be inspected", { boundary: "unknown" }, "leave unseen"],
+    ["an anchor that answers", { anchor: "alive" }, "continue anchor-alive"],
+  ])("a run without a recorded process, with %s", (_, change, wanted) => {
+    expectDecision(run("me", 1, { anchor: null, root: null, state: "starting" }), MINE, change, wanted);
+  });
+
+  test.each<[ImportedEvidence, string]>([
+    [{ kind: "matches" }, "sweep imported"],
+    [{ kind: "gone" }, "lose imported"],
+    [{ kind: "differs", why: "x" }, "leave imported"],
+    [{ kind: "unknown", why: "x" }, "leave imported"],
+  ])("an imported run whose process is %j", (imported, wanted) => {
+    expectDecision(run(NEVER_OWNED, 1), DEAD, { imported }, wanted);
+    // A process with this pid in another container is another one, even if it looks the same.
+    expectDecision(run(NEVER_OWNED, 1, CONTAINER), DEAD, { imported }, "leave elsewhere");
+  });
+
+  const adopts = run("dead", 1);
+  const terminates = run("dead", 1, { policy: { ...adopts.policy, onOrphan: "terminate" } });
+  test.each<[string, RunRecord, ClaimGround, Partial<Evidence>, string]>([
+    ["to be adopted", adopts, DEAD, { anchor: "alive" }, "adopt anchor-alive"],
+    ["to end with its owner", terminates, DEAD, { anchor: "alive" }, "terminate anchor-alive"],
     [
-      "an exit file, although its cgroup is not empty",
-      run("me", 1),
-      MINE,
-      seen({ exitFile: true, boundary: "populated" }),
-      "finalize exit-file",
-    ],
-    [
-      "an exit file of another boot is as true",
+      "with an exit file of another boot",
       run("me", 1, BEFORE),
       MINE,
-      seen({ exitFile: true }),
+      { exitFile: true },
       "finalize exit-file",
     ],
+    ["of another boot", run("me", 1, BEFORE), MINE, { anchor: "alive", root: "alive" }, "lose other-boot"],
     [
-      "an exit file of another container",
+      "with an exit file elsewhere",
       run("dead", 1, CONTAINER),
       DEAD,
-      seen({ exitFile: true }),
+      { exitFile: true },
       "finalize exit-file",
     ],
-    ["another boot", run("me", 1, BEFORE), MINE, seen(), "lose other-boot"],
+    ["of another container", run("dead", 1, CONTAINER), DEAD, {}, "leave elsewhere"],
     [
-      "another boot, its numbers are somebody else's now",
-      run("me", 1, BEFORE),
-      MINE,
-      seen({ anchor: "alive", root: "alive" }),
-      "lose other-boot",
-    ],
-    ["never executed", never, MINE, seen(), "spawn-error never-executed"],
-    [
-      "never executed, its cgroup empty",
-      never,
-      MINE,
-      seen({ boundary: "empty" }),
-      "spawn-error never-executed",
-    ],
-    [
-      "no identity, but a cgroup with somebody in it",
-      never,
-      MINE,
-      seen({ boundary: "populated" }),
-      "sweep detached-orphaned",
-    ],
-    [
-      "no identity, and a cgroup that cannot be looked at",
-      never,
-      MINE,
-      seen({ boundary: "unknown" }),
-      "leave unseen",
-    ],
-    ["behind the gate, its anchor answers", never, MINE, seen({ anchor: "alive" }), "continue anchor-alive"],
-    [
-      "mine, its anchor lives",
-      run("me", 1),
-      MINE,
-      seen({ anchor: "alive", root: "alive" }),
-      "continue anchor-alive",
-    ],
-    ["a dead owner's, to be adopted", adopts, DEAD, seen({ anchor: "alive" }), "adopt anchor-alive"],
-    [
-      "a dead owner's, not to outlive it",
-      terminates,
-      DEAD,
-      seen({ anchor: "alive" }),
-      "terminate anchor-alive",
-    ],
-    ["anchor dead, root verified", run("me", 1), MINE, seen({ root: "alive" }), "sweep root-alive"],
-    [
-      "anchor and root gone, cgroup not empty",
-      run("me", 1),
-      MINE,
-      seen({ boundary: "populated" }),
-      "sweep detached-orphaned",
-    ],
-    ["swept by its launcher", run("me", 1), MINE, seen({ swept: true }), "lose swept"],
-    ["its cgroup is empty", run("me", 1), MINE, seen({ boundary: "empty" }), "lose swept"],
-    ["its cgroup is gone", run("me", 1), MINE, seen({ boundary: "gone" }), "lose swept"],
-    [
-      "its cgroup is empty, but somebody outside carries its marker",
-      run("me", 1),
-      MINE,
-      seen({ boundary: "empty", marked: true }),
-      "lose unverifiable",
-    ],
-    ["nothing verifiable", run("me", 1), MINE, seen(), "lose unverifiable"],
-    ["anchors cannot be looked at", run("me", 1), MINE, seen({ anchor: "unknown" }), "leave unseen"],
-    ["the root cannot be looked at", run("me", 1), MINE, seen({ root: "unknown" }), "leave unseen"],
-    ["the cgroup cannot be looked at", run("me", 1), MINE, seen({ boundary: "unknown" }), "leave unseen"],
-    [
-      "imported in another container: its number is somebody else's here, who may run the same command",
-      run(NEVER_OWNED, 1, { ...CONTAINER, anchor: null, root: null }),
-      { evidence: "never-owned", expiredForMs: 0 },
-      seen({ imported: { kind: "matches" } }),
-      "leave elsewhere",
-    ],
-    [
-      "imported in another container, and nobody has its number here",
-      run("me", 1, { ...CONTAINER, anchor: null, root: null }),
-      MINE,
-      seen({ imported: { kind: "gone" } }),
-      "leave elsewhere",
-    ],
-    ["another container, of a dead owner", run("dead", 1, CONTAINER), DEAD, seen(), "leave elsewhere"],
-    [
-      "another container, mine, and its anchor answers",
+      "of this instance elsewhere",
       run("me", 1, CONTAINER),
       MINE,
-      seen({ anchor: "alive" }),
+      { anchor: "alive" },
       "continue anchor-alive",
     ],
-    [
-      "another container, mine, and nobody answers",
-      run("me", 1, CONTAINER),
-      MINE,
-      seen(),
-      "lose unverifiable",
-    ],
-    [
-      "imported, all of it matches",
-      run(NEVER_OWNED, 1),
-      DEAD,
-      seen({ imported: { kind: "matches" } }),
-      "sweep imported",
-    ],
-    [
-      "imported, the process is gone",
-      run(NEVER_OWNED, 1),
-      DEAD,
-      seen({ imported: { kind: "gone" } }),
-      "lose imported",
-    ],
-    [
-      "imported, another command",
-      run(NEVER_OWNED, 1),
-      DEAD,
-      seen({ imported: { kind: "differs", why: "x" } }),
-      "leave imported",
-    ],
-    [
-      "imported, nobody can look",
-      run(NEVER_OWNED, 1),
-      DEAD,
-      seen({ imported: { kind: "unknown", why: "x" } }),
-      "leave imported",
-    ],
-  ])("%s", (_, record, claim, sight, expected) => {
-    const { action, row, why } = decide(record, claim, sight, HERE);
-    expect(`${action} ${row}`).toBe(expected);
-    expect(why).not.toBe("");
+    ["of this instance elsewhere, without an answer", run("me", 1, CONTAINER), MINE, {}, "lose unverifiable"],
+  ])("a run %s", (_, record, claim, change, wanted) => {
+    expectDecision(record, claim, change, wanted);
   });
 
   test("evidence of another machine, boot or container never leads to a signal", () => {
-    const looks = (["alive", "gone", "unknown"] as const).flatMap((anchor) =>
-      (["alive", "gone", "unknown"] as const).flatMap((root) =>
-        ([null, "populated", "empty", "gone", "unknown"] as const).map((boundary) =>
-          seen({ anchor, root, boundary }),
-        ),
-      ),
-    );
-    for (const sight of looks)
-      for (const place of [BEFORE, CONTAINER])
-        for (const [owner, claim] of [
-          ["me", MINE],
-          ["dead", DEAD],
-        ] as const) {
-          const { action } = decide(run(owner, 1, place), claim, sight, HERE);
-          expect(["sweep", "adopt", "terminate"]).not.toContain(action);
-        }
+    const liveness = ["alive", "gone", "unknown"] as const;
+    for (const anchor of liveness)
+      for (const root of liveness)
+        for (const boundary of [null, "populated", "empty", "gone", "unknown"] as const)
+          for (const place of [BEFORE, CONTAINER])
+            for (const [owner, claim] of Object.entries({ me: MINE, dead: DEAD })) {
+              const { action } = decide(run(owner, 1, place), claim, seen({ anchor, root, boundary }), HERE);
+              expect(["sweep", "adopt", "terminate"]).not.toContain(action);
+            }
   });
 });
 

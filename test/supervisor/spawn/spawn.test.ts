@@ -1,6 +1,5 @@
 import { expect, test } from "vitest";
 import { BadInput, RunExists, SpawnFailed, StateUnusable } from "../../../src/errors.js";
-import type { SpawnOptions } from "../../../src/supervisor/api.js";
 import { fakeSupervisor, spawnFakeRun, nextTurn } from "../../support/supervisor/fake-supervisor.js";
 import { waitFor } from "../../support/wait-for.js";
 
@@ -183,29 +182,58 @@ test("a failed start rejects at once, even if the store fails", async () => {
   expect(world.problems).not.toEqual([]);
 });
 
-test.each([
-  ["an empty command", { argv: [] }, {}],
-  ["NUL in argv", { argv: ["a\0b"] }, {}],
-  ["a negative timeout", {}, { timeoutMs: -1 }],
-  ["a fraction of a millisecond", {}, { graceMs: 0.5 }],
-  ["NaN", {}, { noOutputTimeoutMs: Number.NaN }],
-  ["an unknown kind", {}, { kind: "daemon" }],
-  ["an unknown policy", {}, { onEscape: "ignore" }],
-  ["an empty label", {}, { labels: { "": "x" } }],
-  ["a label that is no text", {}, { labels: { a: 1 } }],
-  ["a terminal without columns", {}, { size: { rows: 1, cols: 0 } }],
-  ["an impossible umask", {}, { umask: 0o1000 }],
-  ["NUL in cwd", {}, { cwd: "a\0b" }],
-  ["an empty cwd", {}, { cwd: "" }],
-  ["an injection variable", {}, { env: { LD_PRELOAD: "x" } }],
-  ["an unknown spool policy", {}, { stdout: { policy: "keep-all" } }],
-  ["an aborted signal", {}, { signal: AbortSignal.abort() }],
-])("%s is refused before anything is recorded", async (_, input, options) => {
+test.each<[string, object, string, RegExp]>([
+  ["a NUL in the directory", { cwd: "/tmp\0" }, "cwd", /NUL/],
+  ["an empty directory", { cwd: "" }, "cwd", /directory is empty/],
+  ["a directory that is no text", { cwd: 5 }, "cwd", /directory/],
+  ["a negative timeout", { timeoutMs: -1 }, "timeoutMs", /timeoutMs.*-1/],
+  ["a timeout that is no number", { timeoutMs: Number.NaN }, "timeoutMs", /timeoutMs.*NaN/],
+  [
+    "an infinite timeout",
+    { noOutputTimeoutMs: Infinity },
+    "noOutputTimeoutMs",
+    /noOutputTimeoutMs.*Infinity/,
+  ],
+  ["half a millisecond of grace", { graceMs: 0.5 }, "graceMs", /graceMs.*0\.5/],
+  ["a grace that is text", { graceMs: "5s" }, "graceMs", /graceMs.*5s/],
+  ["a window without rows", { size: { rows: 0, cols: 80 } }, "size", /rows.*0/],
+  ["a window that is too wide", { size: { rows: 24, cols: 65_536 } }, "size", /cols.*65536/],
+  ["a umask beyond its bits", { umask: 0o1000 }, "umask", /umask.*512/],
+  ["an unknown kind", { kind: "daemon" }, "kind", /task, service.*"daemon"/],
+  ["an unknown escape policy", { onEscape: "ignore" }, "onEscape", /fail, sweep.*"ignore"/],
+  ["an unknown stdin", { stdin: "inherit" }, "stdin", /pipe, null.*"inherit"/],
+  ["an unknown spool policy", { stdout: { policy: "newest" } }, "stdout.policy", /"newest"/],
+  ["a negative bound", { stderr: { boundBytes: -1 } }, "stderr.boundBytes", /-1/],
+  ["a label without a key", { labels: { "": "x" } }, "labels", /labels/],
+  ["a label that is no text", { labels: { a: 1 } }, "labels", /the value of a/],
+  ["a variable without a name", { env: { "": "x" } }, "env", /needs a name/],
+  ["a variable with = in its name", { env: { "A=B": "x" } }, "env", /"A=B"/],
+  ["a NUL in a variable", { env: { A: "x\0y" } }, "env", /value of A/],
+  ["a variable that is no text", { env: { A: 1 } }, "env", /value of A/],
+  ["a variable that injects code", { env: { LD_PRELOAD: "/x.so" } }, "env", /LD_PRELOAD/],
+  ["one of those in lower case", { env: { node_options: "--x" } }, "env", /node_options/],
+  ["another than the one allowed", { env: { LD_AUDIT: "x" }, allowEnv: ["LD_PRELOAD"] }, "env", /LD_AUDIT/],
+  ["a marker variable", { env: { HOLDFAST_LEASE_ID: "x" } }, "env", /HOLDFAST_LEASE_ID/],
+  ["a NUL in the session's key", { sessionKey: "a\0b" }, "sessionKey", /session/i],
+  ["a session's key that is no text", { sessionKey: {} }, "sessionKey", /session/i],
+  ["an aborted signal", { signal: AbortSignal.abort() }, "signal", /aborted before the call/],
+])("%s is refused with its field, before anything is recorded", async (_, options, field, message) => {
   const world = fakeSupervisor();
-  const spawned = world.supervisor.spawn({ io: "pipe", argv: ["true"], ...input }, options as SpawnOptions);
-  await expect(spawned).rejects.toThrow(BadInput);
+  const error = await spawnFakeRun(world, options).catch((reason: unknown) => reason);
+  expect(error).toBeInstanceOf(BadInput);
+  expect(error).toMatchObject({
+    code: "BAD_INPUT",
+    field,
+    message: expect.stringMatching(message) as string,
+  });
   expect(world.store.log).toEqual([]);
   expect(world.host.specs).toEqual([]);
+});
+
+test("an empty command is refused before anything is recorded", async () => {
+  const world = fakeSupervisor();
+  await expect(world.supervisor.spawn({ io: "pipe", argv: [] })).rejects.toThrow(BadInput);
+  expect(world.store.log).toEqual([]);
 });
 
 test("an abort while the anchor starts stops the run without GO", async () => {

@@ -14,7 +14,7 @@ import type {
 } from "../../../src/store/runs/store.js";
 import { applyRunChange, newRunRecord } from "../../../src/store/runs/apply-change.js";
 
-/** Just enough of a store to see what a supervisor writes, and in which order. */
+/** A store in memory that records what a supervisor writes, in order. */
 export class FakeStore implements RunStore {
   readonly shared = false;
   readonly generation = 1;
@@ -26,7 +26,7 @@ export class FakeStore implements RunStore {
   failing: Error | null = null;
   /** The store's clock. A lease of length n expires at n. */
   time = 0;
-  /** Called before each write; may set `failing`, or act as somebody else. */
+  /** Called before each write; may set `failing`, or act as another supervisor. */
   beforeWrite: (what: string) => void = () => undefined;
 
   async insertRun(run: NewRun, leaseMs: number, events: readonly NewRunEvent[] = []): Promise<Lease> {

@@ -12,7 +12,7 @@ export interface FakeSupervisor {
   readonly problems: Problem[];
 }
 
-/** A supervisor on fakes. With the store and host of another world: its successor after a restart. */
+/** A supervisor with fakes. With the store and host of another one: its successor after a restart. */
 export function fakeSupervisor(
   parts: Partial<SupervisorDependencies> & { store?: FakeStore; host?: FakeHost } = {},
 ): FakeSupervisor {

@@ -18,7 +18,7 @@ export async function temporaryHome(): Promise<string> {
   return home;
 }
 
-/** A supervisor on real anchors. At the end of the test it is closed, and a problem it met fails the test. */
+/** A supervisor with real anchors. It is closed at the end of the test, and a reported problem fails the test. */
 export async function realSupervisor(options: SupervisorOptions = {}): Promise<Supervisor> {
   const problems: Problem[] = [];
   const home = options.home ?? (await temporaryHome());
@@ -58,7 +58,7 @@ export async function waitForOutput(run: Run, text: string): Promise<void> {
   throw new Error(`ended without printing ${text}: ${seen}`);
 }
 
-/** Processes that carry the run's marker, whoever their parent is. */
+/** Processes with the run's environment marker. */
 export async function findProcessesOfRun(runId: string): Promise<number[]> {
   const pids = (await readdir("/proc")).filter((name) => /^\d+$/.test(name));
   const marked = await Promise.all(
@@ -70,18 +70,18 @@ export async function findProcessesOfRun(runId: string): Promise<number[]> {
   return marked.flat();
 }
 
-/** A stranger who looks exactly like the run's processes, and must not notice anything. */
+/** A bystander with the same command line as the run's processes. It must survive the test. */
 export function plantLookalike(command: string, ...args: string[]): ChildProcess {
-  const stranger = spawn(command, args, { stdio: "ignore" });
+  const bystander = spawn(command, args, { stdio: "ignore" });
   onTestFinished(() => {
-    if (stranger.exitCode !== null || stranger.signalCode !== null)
+    if (bystander.exitCode !== null || bystander.signalCode !== null)
       throw new Error("the bystander did not survive");
-    stranger.kill("SIGKILL");
+    bystander.kill("SIGKILL");
   });
-  return stranger;
+  return bystander;
 }
 
-/** The supervisor as JavaScript, fresh from its source, for child processes. */
+/** Compiles the supervisor for child processes. */
 export async function buildSupervisor(): Promise<string> {
   await mkdir(join(projectRoot, "build"), { recursive: true });
   const path = await mkdtemp(join(projectRoot, "build", "supervisor-"));
@@ -100,7 +100,7 @@ export async function buildSupervisor(): Promise<string> {
   return join(path, "supervisor/open.js");
 }
 
-/** A process of its own that supervises a run (see `children/supervise.mjs`), to be killed. */
+/** A process that supervises one run until it is killed (see `children/supervise.mjs`). */
 export async function startOneRunSupervisor(
   open: string,
   home: string,

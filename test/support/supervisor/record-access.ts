@@ -6,19 +6,18 @@ import { openSyncQuery } from "../store/postgres-sync-query.js";
 
 export type SqlValue = string | number | null;
 
-/** Where the records of a house are, with a hand in them. */
+/** Direct access to the records of a shared home. */
 export interface RecordAccess {
   /** Null: in the state directory's own file. */
   readonly url: string | null;
-  /** By a connection of our own, behind everybody's back. */
+  /** Through a connection of its own. */
   sql(home: string, statement: string, ...values: readonly SqlValue[]): Record<string, unknown>[];
-  /** By the clock of leases. */
+  /** The time on the clock of leases. */
   now(): number;
-  /** When somebody has been killed, and before another takes up what is left. */
+  /** Called after a supervisor was killed, before the next one starts. */
   struck?(): Promise<void>;
-  /** What goes with the records. */
   dispose?(): Promise<void>;
-  /** Whoever opens a store meanwhile opens this one. */
+  /** Stores that are opened during `open` use this database. */
   withDatabase<T>(open: () => Promise<T>): Promise<T>;
 }
 
@@ -36,10 +35,10 @@ export const sqliteRecords: RecordAccess = {
   withDatabase: (open) => open(),
 };
 
-/** The environment is one for all houses of this process. */
+/** All shared homes of this process have one environment. */
 let environmentLock: Promise<unknown> = Promise.resolve();
 
-/** `direct` is where the database is now, when `url` leads there in another way. */
+/** `direct`: the address of the database itself, if `url` is a proxy. */
 export function postgresRecords({ url }: Pick<PostgresDatabase, "url">, direct = () => url): RecordAccess {
   const ask: ReturnType<typeof openSyncQuery> = (text, values) => openSyncQuery(direct())(text, values);
   return {

@@ -21,13 +21,13 @@ import { scenarioScript, TokenProcesses } from "./token-processes.js";
 import { waitFor } from "../wait-for.js";
 
 /**
- * A state directory that several supervisors share, and a bystander with the very command lines of their runs. Whoever
- * else carries the bystander's token belongs to a run. At the end the bystander lives, and nothing else does.
+ * A state directory that several supervisors share, and a bystander with the same command lines as their runs. All other
+ * processes with the bystander's token belong to a run. At the end only the bystander is alive.
  */
 export class SharedHome implements AsyncDisposable {
   readonly sandbox: Sandbox;
   readonly tokenProcesses: TokenProcesses;
-  /** What supervisors in this process complained of. */
+  /** Problems that supervisors in this process reported. */
   readonly problems: Problem[] = [];
   readonly gatewayEvents: GatewayEvent[] = [];
   readonly #records: RecordAccess;
@@ -56,12 +56,12 @@ export class SharedHome implements AsyncDisposable {
     return this.sandbox.home;
   }
 
-  /** The whole scenario: leader, plain child, one deaf to TERM, one in another session, and a daemon. */
+  /** The whole scenario: leader, plain child, one that ignores TERM, one in another session, and a daemon. */
   get scenario(): CommandInput {
     return { io: "pipe", argv: ["sh", scenarioScript, this.tokenProcesses.token] };
   }
 
-  /** A shell script of the same crowd. */
+  /** A shell script with the token in its command line. */
   script(text: string): CommandInput {
     return { io: "pipe", argv: ["sh", "-c", text, this.tokenProcesses.token] };
   }
@@ -75,7 +75,7 @@ export class SharedHome implements AsyncDisposable {
     return this.#track(await SupervisorProcess.open(this.sandbox, instanceId, { url, ...options }));
   }
 
-  /** In this process. It lets go of what it holds at the end. */
+  /** In this process. At the end it detaches from its runs. */
   async supervisor(instanceId: string): Promise<Supervisor> {
     const { home } = this;
     const onProblem = (problem: Problem): unknown => this.problems.push(problem);
@@ -86,16 +86,16 @@ export class SharedHome implements AsyncDisposable {
     return supervisor;
   }
 
-  /** In this process; its first round is done. */
+  /** In this process; its first reconciliation is done. */
   async gateway(home = this.home): Promise<Gateway> {
-    const onNews = (news: GatewayEvent): unknown => this.gatewayEvents.push(news);
-    const gateway = await this.#records.withDatabase(() => openGateway({ home, onEvent: onNews }));
+    const onEvent = (event: GatewayEvent): unknown => this.gatewayEvents.push(event);
+    const gateway = await this.#records.withDatabase(() => openGateway({ home, onEvent }));
     this.#track({ [Symbol.asyncDispose]: () => gateway.stop() });
     await gateway.ready;
     return gateway;
   }
 
-  /** By a connection of our own, behind everybody's back. */
+  /** Through a connection of its own. */
   sql(statement: string, ...values: readonly SqlValue[]): Record<string, unknown>[] {
     return this.#records.sql(this.home, statement, ...values);
   }
@@ -112,7 +112,7 @@ export class SharedHome implements AsyncDisposable {
     this.#records.sql(home, "update runs set lease_expires_at = ? where state <> 'exited'", at);
   }
 
-  /** All rows and events, to see whether anything changed. Renewing a lease is no change. */
+  /** All rows and events, to find changes. A renewed lease is no change. */
   dumpStore(): unknown {
     const runs = this.sql("select * from runs order by run_id").map((row) => ({
       ...row,
@@ -127,7 +127,7 @@ export class SharedHome implements AsyncDisposable {
     );
   }
 
-  /** What was decided about it, as events tell. */
+  /** The recorded decisions about a run. */
   reconcileDecisions(runId: string): Extract<NewRunEvent, { type: "reconcile" }>["data"][] {
     return this.sql(
       "select data from run_events where run_id = ? and type = 'reconcile' order by seq",
@@ -145,13 +145,13 @@ export class SharedHome implements AsyncDisposable {
     return String(found[0]?.["run_id"]);
   }
 
-  /** All that this instance has started. */
+  /** All runs that this instance started. */
   runsOf(instanceId: string): string[] {
     const found = this.sql("select run_id from runs where origin_instance_id = ?", instanceId);
     return found.map(({ run_id }) => String(run_id));
   }
 
-  /** How many have no end on record, of all or of one owner's. */
+  /** Number of runs without a recorded end, of all owners or of one. */
   openRuns(ownerInstanceId: string | null = null): number {
     return this.sql("select owner_instance_id as owner from runs where state <> 'exited'").filter(
       ({ owner }) => ownerInstanceId === null || owner === ownerInstanceId,
@@ -174,7 +174,7 @@ export class SharedHome implements AsyncDisposable {
     return this.#processesInMode(instanceId, "launch");
   }
 
-  /** Anchors and launcher of an instance at once: nobody cleans up. */
+  /** Kills anchors and launcher of an instance, so that no process cleans up. */
   async stopAnchors(instanceId: string): Promise<void> {
     const anchors = this.anchors(instanceId);
     const launchers = this.launchers(instanceId);
@@ -184,30 +184,30 @@ export class SharedHome implements AsyncDisposable {
     await waitFor("they are gone", () => ![...launchers, ...anchors].some(isAlive));
   }
 
-  /** Who of the runs lives, and whether anybody has stopped him. What he runs is his affair. */
+  /** The live processes of runs, and whether they are stopped. */
   survivors(): string[] {
     return this.tokenProcesses
       .ofRuns()
       .map(({ pid, startTime, state }) => `${pid} since ${startTime}${state === "T" ? ", stopped" : ""}`);
   }
 
-  /** Whoever of a run was rightly left alone. */
+  /** Kills the processes of runs that were left alone. */
   async killStrays(): Promise<void> {
     for (const one of this.tokenProcesses.ofRuns()) signalProcess(one, "SIGKILL");
     await this.tokenProcesses.waitUntilGone(5_000);
   }
 
-  /** Where we are, as records say it. */
+  /** This machine, as in the columns of a record. */
   async machine(): Promise<Record<"host_id" | "boot_id" | "pid_namespace", string>> {
     const { hostId, bootId, pidNamespace } = await readMachineIdentity(this.home);
     return { host_id: hostId, boot_id: bootId, pid_namespace: pidNamespace };
   }
 
-  /** Forget what has ended, and with it the instances that are dead and empty: no directory and no cgroup of them stays. */
+  /** Deletes ended runs and dead, empty instances with their directories and cgroups. */
   async stopAllRuns(by: Supervisor): Promise<void> {
-    await waitFor("everybody who ends things has left", () => this.sandbox.holdfastProcesses().length === 0);
+    await waitFor("anchors and launchers have ended", () => this.sandbox.holdfastProcesses().length === 0);
     await by.retain({ endedKept: 0 });
-    // A cgroup is in use until those who were killed in it are gone altogether.
+    // A cgroup is in use until the killed processes in it are reaped.
     await waitFor("dead instances have been removed", async () => {
       await by.reconcile();
       return readdirSync(join(this.home, "instances")).join(" ") === by.instanceId;
@@ -237,7 +237,7 @@ export class SharedHome implements AsyncDisposable {
   }
 }
 
-/** Signals the process of a record, if it still is who it was. */
+/** Signals a recorded process if it is still the same one. */
 export function signalRecorded(identity: RunRecord["root"], name: NodeJS.Signals): void {
   if (identity === null) throw new Error("its identity is not on record");
   signalProcess(identity, name);
@@ -250,9 +250,9 @@ export async function waitUntilGone(identity: RunRecord["root"]): Promise<void> 
   );
 }
 
-/** Started the runs, and is gone. */
+/** The instance that started the runs and was killed. */
 export const FIRST_INSTANCE = "in_first";
-/** Comes after it. */
+/** The instance that reconciles afterwards. */
 export const NEXT_INSTANCE = "in_next";
 export const ORPHAN_GRACE_MS = 200;
 
@@ -269,13 +269,13 @@ export async function orphanScenario(sharedHome: SharedHome, options: SpawnOptio
   return runId;
 }
 
-/** Three who go when they are asked: what has no record has the usual grace, which is long. */
+/** Three processes that end on TERM: a run without a record has the default grace period, which is long. */
 export async function orphanDocileRun(sharedHome: SharedHome): Promise<string> {
   const { token } = sharedHome.tokenProcesses;
   const supervisorProcess = await sharedHome.supervisorProcess(FIRST_INSTANCE);
   const script = `setsid sleep 100003.${token} & sleep 100001.${token}; :`;
   const { runId } = await supervisorProcess.spawn(sharedHome.script(script));
-  await waitFor("all three are there", () => sharedHome.tokenProcesses.ofRuns().length === 3);
+  await waitFor("all three run", () => sharedHome.tokenProcesses.ofRuns().length === 3);
   await supervisorProcess.kill();
   return runId;
 }

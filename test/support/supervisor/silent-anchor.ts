@@ -8,7 +8,7 @@ import { waitFor } from "../wait-for.js";
 
 const programs = buildNativePrograms("hold");
 
-/** The ways in which an anchor can be kept from answering. SIGCONT helps against the first only. */
+/** Ways to keep an anchor from answering. SIGCONT ends only the first. */
 export const SILENCING_METHODS = ["SIGSTOP", "debugger"] as const;
 export type SilencingMethod = (typeof SILENCING_METHODS)[number];
 
@@ -17,7 +17,7 @@ export function whyNotSilenceable(how: SilencingMethod): string | null {
   return how === "debugger" ? whyNoCompiler : null;
 }
 
-/** Keep an anchor, by its number, from doing anything until it is let go or the test ends. Resolves with how to let go. */
+/** Stops an anchor until the returned function is called or the test ends. */
 export async function silenceAnchor(pid: number, how: SilencingMethod): Promise<() => Promise<void>> {
   if (how === "SIGSTOP") {
     process.kill(pid, "SIGSTOP");
@@ -38,7 +38,7 @@ export async function silenceAnchor(pid: number, how: SilencingMethod): Promise<
   return release;
 }
 
-/** As /proc has it; null: gone. */
+/** The state in /proc; null: gone. */
 export function processState(pid: number): string | null {
   try {
     return readFileSync(`/proc/${pid}/stat`, "latin1")

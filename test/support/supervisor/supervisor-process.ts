@@ -1,18 +1,14 @@
-import type { ChildProcess } from "node:child_process";
-import { once } from "node:events";
 import { resolve } from "node:path";
-import { createInterface } from "node:readline";
-import type { Readable, Writable } from "node:stream";
 import { fileURLToPath } from "node:url";
 import type { RunRecord } from "../../../src/model/run.js";
 import type { CommandInput, ReconcileScope, SpawnOptions } from "../../../src/supervisor/api.js";
 import type { CancelOptions } from "../../../src/supervisor/run-options.js";
 import type { Decided } from "../../../src/supervisor/decision.js";
 import { readProcess } from "../live-processes.js";
-import type { Sandbox } from "../sandbox.js";
 import { waitFor } from "../wait-for.js";
+import { CommandedProcess, type SpawnPlace } from "./commanded-process.js";
 
-/** Where a keeper can be stopped (see `children/keeper.mjs`), in the order in which it gets there. */
+/** The steps at which a supervisor process can stop (see `children/supervisor-process.mjs`), in order. */
 export const SUPERVISOR_STEPS = {
   spawn: ["inserted", "asked", "welcomed", "committed", "gone", "heard", "running"],
   terminate: ["stop-asking", "stop-asked", "stop-heard", "leader-heard"],
@@ -48,121 +44,60 @@ interface Replies {
   failed: { readonly order: string; readonly code: string | null; readonly message: string };
 }
 
-type Reply = { [Kind in keyof Replies]: { readonly say: Kind } & Replies[Kind] }[keyof Replies];
-
 const script = fileURLToPath(new URL("children/supervisor-process.mjs", import.meta.url));
 
-/** Where a keeper can be started. */
-export type SpawnPlace = Pick<Sandbox, "home" | "spawn">;
-
 export interface SupervisorProcessOptions {
-  /** Instead of the default time for what outlived its leader. */
+  /** Instead of the default time for processes that outlive the leader. */
   readonly settleMs?: number | null;
-  /** Instead of the seat's. */
+  /** Instead of the sandbox's. */
   readonly home?: string;
-  /** Of a database, instead of the state directory's own file. */
+  /** A database, instead of the state directory's SQLite file. */
   readonly url?: string | null;
-  /** Words of a command line that starts the keeper, such as `unshare`. */
+  /** A command that starts the supervisor process, such as `unshare`. */
   readonly under?: readonly string[];
 }
 
 /** A supervisor in a process of its own, which can be stopped at a step and killed there. */
-export class SupervisorProcess implements AsyncDisposable {
+export class SupervisorProcess extends CommandedProcess<Replies> {
   readonly instanceId: string;
-  readonly #child: ChildProcess & { readonly stdin: Writable };
-  readonly #replies: Reply[] = [];
-  readonly #exited: Promise<unknown>;
-  #gone = false;
-  #stderr = "";
-  #output = "";
 
-  private constructor(sandbox: SpawnPlace, instanceId: string, under: readonly string[]) {
+  private constructor(place: SpawnPlace, instanceId: string, under: readonly string[]) {
+    super(place, [...under, process.execPath, script, resolve("dist")]);
     this.instanceId = instanceId;
-    const child = sandbox.spawn([...under, process.execPath, script, resolve("dist")], "pipe");
-    this.#child = child as ChildProcess & { readonly stdin: Writable };
-    this.#child.stdin.on("error", () => {});
-    this.#exited = once(child, "close").then(() => (this.#gone = true));
-    child.stderr?.on("data", (data: Buffer) => (this.#stderr += data.toString()));
-    createInterface({ input: child.stdout as Readable }).on("line", (line) => {
-      const answer = JSON.parse(line) as Reply;
-      if (answer.say === "output") this.#output += answer.text;
-      else this.#replies.push(answer);
-    });
   }
 
   static async open(
-    sandbox: SpawnPlace,
+    place: SpawnPlace,
     instanceId: string,
     options: SupervisorProcessOptions = {},
   ): Promise<SupervisorProcess> {
-    const { settleMs, home = sandbox.home, url = null, under = [] } = options;
-    const supervisorProcess = new SupervisorProcess(sandbox, instanceId, under);
-    try {
-      supervisorProcess.order("open", { home, instanceId, url, settle: settleMs ?? null });
-      await supervisorProcess.receive("opened");
-      return supervisorProcess;
-    } catch (error) {
-      await supervisorProcess.kill();
-      throw error;
-    }
+    const { settleMs = null, home = place.home, url = null, under = [] } = options;
+    const child = new SupervisorProcess(place, instanceId, under);
+    child.order("open", { home, instanceId, url, settle: settleMs });
+    return child.orKill(child.receive("opened"));
   }
 
-  get pid(): number {
-    return this.#child.pid ?? 0;
-  }
-
-  /** What its runs have printed. */
-  get output(): string {
-    return this.#output;
-  }
-
-  order(order: string, given: object = {}): void {
-    this.#child.stdin.write(`${JSON.stringify({ order, ...given })}\n`);
-  }
-
-  /** The next answer of this kind; a failed order is one only to who asks for failures. */
-  async receive<Kind extends keyof Replies>(say: Kind, withinMs = 20_000): Promise<Replies[Kind]> {
-    const answer = await waitFor(
-      `the keeper says ${say}`,
-      () => {
-        const at = this.#replies.findIndex((one) => one.say === say);
-        if (at >= 0) return this.#replies.splice(at, 1)[0];
-        const failed = this.#replies.find((one) => one.say === "failed");
-        if (failed?.say === "failed") throw new Error(`${failed.order}: ${failed.message}`);
-        if (this.#gone) throw new Error(`it ended instead of saying ${say}: ${this.#stderr}`);
-        return null;
-      },
-      withinMs,
-    );
-    return answer as unknown as Replies[Kind];
-  }
-
-  /** Everything of this kind that was said and not heard yet. */
-  received<Kind extends keyof Replies>(say: Kind): readonly Replies[Kind][] {
-    return this.#replies.filter((one) => one.say === say) as unknown as readonly Replies[Kind][];
-  }
-
-  /** When that many of its runs have got there. */
+  /** Stops when `runs` runs have reached the step. */
   async pauseAt(step: SupervisorStep, runs = 1): Promise<void> {
     this.order("stopAt", { step, runs });
     await this.receive("armed");
   }
 
-  /** It has got there, and stopped. */
+  /** Waits until it has reached the step and stopped. */
   async waitUntilPaused(): Promise<SupervisorStep> {
     const { step } = await this.receive("at");
-    await waitFor("the keeper has stopped", () => readProcess(this.pid)?.state === "T");
+    await waitFor("the supervisor process has stopped", () => readProcess(this.pid)?.state === "T");
     return step;
   }
 
-  /** It was stopped, by itself or by us. */
+  /** Continues a stopped process. */
   resume(): void {
-    this.#child.kill("SIGCONT");
+    this.signal("SIGCONT");
   }
 
   async suspend(): Promise<void> {
-    this.#child.kill("SIGSTOP");
-    await waitFor("the keeper has stopped", () => readProcess(this.pid)?.state === "T");
+    this.signal("SIGSTOP");
+    await waitFor("the supervisor process has stopped", () => readProcess(this.pid)?.state === "T");
   }
 
   async spawn(input: CommandInput, options: SpawnOptions = {}): Promise<RunRecord> {
@@ -175,7 +110,7 @@ export class SupervisorProcess implements AsyncDisposable {
     return this.receive("reconciled");
   }
 
-  /** A process becomes a service of its own. */
+  /** Adopts a process out of its run. */
   async adoptProcess(pid: number): Promise<Replies["left"]> {
     this.order("adoptProcess", { pid });
     return this.receive("left");
@@ -194,26 +129,9 @@ export class SupervisorProcess implements AsyncDisposable {
     await this.receive("written");
   }
 
-  async waitForOutput(text: string): Promise<void> {
-    await waitFor(`a run prints ${JSON.stringify(text)}; so far ${JSON.stringify(this.#output)}`, () =>
-      this.#output.includes(text),
-    );
-  }
-
   async close(leaveRuns = false): Promise<void> {
     this.order("close", { leaveRuns });
     await this.receive("closed");
-    this.#child.stdin.end();
-    await this.#exited;
-  }
-
-  /** Stopped or not. */
-  async kill(): Promise<void> {
-    this.#child.kill("SIGKILL");
-    await this.#exited;
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    if (!this.#gone) await this.kill();
+    await this.finish();
   }
 }

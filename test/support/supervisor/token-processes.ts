@@ -15,14 +15,14 @@ const ROLE_BY_NUMBER: Readonly<Record<string, ProcessRole>> = {
   "100004": "daemon",
 };
 
-/** A number nobody else on this machine sleeps for. */
+/** A number that no other process on this machine has in its command line. */
 export function newToken(): string {
   return String(randomInt(10 ** 9, 10 ** 10));
 }
 
 /**
- * Everybody who carries one token. The bystander was there first: started bare, as the same user and in the same
- * cgroup as the supervisor, with the very same command lines. Whoever came later belongs to a run.
+ * The processes with one token in their command lines. The bystander was started first, without Holdfast, as the same
+ * user and in the same cgroup as the supervisor. All later processes belong to a run.
  */
 export class TokenProcesses implements AsyncDisposable {
   readonly token: string;
@@ -78,7 +78,7 @@ export class TokenProcesses implements AsyncDisposable {
     return this.all().filter((one) => !this.#bystanders.some((known) => isSameProcess(known, one)));
   }
 
-  /** Who plays what, once everybody is there and has become what he is to be; null before that. */
+  /** The processes by role; null until all five have executed their command. */
   byRole(among: readonly LiveProcess[]): ReadonlyMap<ProcessRole, LiveProcess> | null {
     const roles = new Map<ProcessRole, LiveProcess>();
     for (const one of among) {

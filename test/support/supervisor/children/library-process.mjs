@@ -1,5 +1,5 @@
-// Supervises at the word of a test: every line on stdin is an order, every line on stdout an answer.
-//   node supervise.mjs <library>
+// A process that uses the library as a test commands: each line on stdin is an order, each line on stdout an answer.
+//   node library-process.mjs <library>
 import { createInterface } from "node:readline";
 import { pathToFileURL } from "node:url";
 
@@ -67,5 +67,5 @@ for await (const line of createInterface({ input: process.stdin })) {
     say("failed", { message: `${order}: ${error?.stack ?? error}` });
   }
 }
-// Nobody gives orders any more. Without a farewell that is a crash.
+// The test has ended. Without an order to close, this counts as a crash.
 if (!closed) process.exit(3);

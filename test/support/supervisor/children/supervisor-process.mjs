@@ -1,8 +1,7 @@
-// A supervising process at the word of a test: every line on stdin is an order, every line on stdout an answer.
-//   node keeper.mjs <built>
-// Told to stop at a step (see ../steps.ts), it says so and stops itself there, before its next instruction. Whoever
-// gave the order decides whether it dies there or goes on. With several runs on their way to it, those who get there
-// first wait for the last.
+// A supervising process that a test commands: each line on stdin is an order, each line on stdout an answer.
+//   node supervisor-process.mjs <dist>
+// With a step to stop at (see SUPERVISOR_STEPS), it reports the step and stops itself there, before its next
+// instruction; the test then kills or continues it. With several runs, the first ones at the step wait for the last.
 import { mkdirSync, writeSync } from "node:fs";
 import { Socket } from "node:net";
 import { join } from "node:path";
@@ -17,20 +16,20 @@ const { readMachineIdentity } = await load("home/machine-identity.js");
 const { openStore } = await load("store/open.js");
 const { openStateDirectory } = await load("store/open-state-directory.js");
 
-/** The type of the frame that asks a launcher for an anchor. */
+/** The type of the frame that requests an anchor from a launcher. */
 const START = 2;
 const say = (what, facts = {}) => writeSync(1, `${JSON.stringify({ say: what, ...facts })}\n`);
 const runs = new Map();
-/** The step to stop at, with how many; null: none, or no more. */
+/** The step to stop at; null: none. `awaited`: how many runs must reach it. */
 let stopAt = null;
 let awaited = 0;
 let release;
 let released;
 let settleMs = null;
 let supervisor;
-let farewell = false;
+let closed = false;
 
-/** Undefined: go on at once. Otherwise when it resolves. */
+/** Undefined: continue at once; otherwise when the promise resolves. */
 function reached(step) {
   if (step === undefined || step !== stopAt) return undefined;
   awaited -= 1;
@@ -103,7 +102,7 @@ const orders = {
   },
   async close({ leaveRuns = false }) {
     await supervisor.close({ leaveRuns });
-    farewell = true;
+    closed = true;
     say("closed");
   },
 };
@@ -153,7 +152,7 @@ function steppedHost(host) {
     start: async (spec) => {
       const policy = settleMs === null ? spec.policy : { ...spec.policy, settleMs };
       const link = await host.start({ ...spec, policy });
-      // START was seen on its way out; its answer is not for us yet.
+      // The answer to START is held back.
       if (stopAt === "asked") await released;
       await reached("welcomed");
       return steppedLink(link);
@@ -177,7 +176,7 @@ function steppedHost(host) {
   });
 }
 
-const HEARD = {
+const STEP_OF_EVENT = {
   status: "adopt-heard",
   started: "heard",
   stopping: "stop-heard",
@@ -185,17 +184,17 @@ const HEARD = {
   exited: "end-heard",
 };
 
-/** What is heard while the run waits at a step is heard when it goes on, in order. */
+/** Events that arrive while the run waits at a step are delivered when it continues, in order. */
 function steppedLink(link) {
-  const unheard = [];
-  let hear = null;
+  const delayed = [];
+  let deliver = null;
   let holding = false;
   const hold = (pause) => {
     if (pause === undefined) return;
     holding = true;
     void pause.then(() => {
       holding = false;
-      for (const event of unheard.splice(0)) hear(event);
+      for (const event of delayed.splice(0)) deliver(event);
     });
   };
   return wrapped(link, {
@@ -217,12 +216,12 @@ function steppedLink(link) {
       hold(reached("adopt-asked"));
     },
     listen: (listener) => {
-      hear = (event) => {
-        if (!holding) hold(reached(HEARD[event.type]));
-        if (holding) unheard.push(event);
+      deliver = (event) => {
+        if (!holding) hold(reached(STEP_OF_EVENT[event.type]));
+        if (holding) delayed.push(event);
         else listener(event);
       };
-      link.listen((event) => hear(event));
+      link.listen((event) => deliver(event));
     },
   });
 }
@@ -237,7 +236,7 @@ function wrapped(target, changed) {
   });
 }
 
-/** START is inside the host: it is seen on its way out, and acted on when the kernel has it. */
+/** The host sends START itself: it is intercepted at the socket, and the step is reached when the kernel has it. */
 // oxlint-disable-next-line typescript/unbound-method -- called with its socket below
 const { write } = Socket.prototype;
 Socket.prototype.write = function (chunk, ...rest) {
@@ -256,8 +255,8 @@ async function obey(order, given) {
 
 for await (const line of createInterface({ input: process.stdin })) {
   const { order, ...given } = JSON.parse(line);
-  // Not awaited: while one order is being carried out, or hangs, others may follow.
+  // Not awaited: other orders may follow while one is being carried out.
   void obey(order, given);
 }
-// Nobody gives orders any more. Without a farewell that is a crash.
-if (!farewell) process.exit(3);
+// The test has ended. Without an order to close, this counts as a crash.
+if (!closed) process.exit(3);

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { BadInput } from "../../../src/errors.js";
 import type { CommandInput } from "../../../src/supervisor/api.js";
-import { checkCommand, checkExecSize } from "../../../src/supervisor/spawn/command.js";
+import { checkCommand, checkExecSize } from "../../../src/supervisor/spawn/plan.js";
 
 describe("a command is used unchanged", () => {
   test.each<[CommandInput, readonly string[]]>([

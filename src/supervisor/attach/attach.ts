@@ -1,11 +1,12 @@
-import type { AnchorLink } from "../../anchor/host.js";
+import type { AnchorLink, Welcome } from "../../anchor/host.js";
+import { deferred } from "../../async/deferred.js";
 import { defaults } from "../../defaults.js";
 import { LeaseLost } from "../../errors.js";
-import { resolveDeadAnchor } from "../end/dead-anchor.js";
 import { finalizeDeadAnchor } from "../end/finalize.js";
+import { resolveDeadAnchor } from "../end/without-anchor.js";
 import { acquireRun, isTakenByOtherIncarnation } from "../lease/acquire.js";
 import { restoreIfRolledBack } from "../lease/restore-record.js";
-import { detachRun } from "../run/lifecycle.js";
+import { detachRun, markStarted, recordFirstStop, resendStop, sendPendingStops } from "../run/lifecycle.js";
 import {
   isInactive,
   type LiveRun,
@@ -13,8 +14,71 @@ import {
   runEventBase,
   type SupervisorContext,
 } from "../run/live-run.js";
-import { bindLink } from "./bind-link.js";
+import { STREAMS } from "../run/output-state.js";
+import { updateWithheld } from "../run/output.js";
+import { toRunBoundary } from "../run/recorded-identity.js";
+import { step } from "../run/state.js";
 import { handleUnresponsiveAnchor } from "./unresponsive-anchor.js";
+
+/**
+ * Uses a new connection and applies its WELCOME. Unaccepted input, pending stops and the terminal size are sent again,
+ * whatever an earlier connection delivered.
+ */
+export function bindLink(live: LiveRun, link: AnchorLink, owner: boolean): void {
+  const { welcome } = link;
+  live.link = link;
+  live.isOwner = owner;
+  resendStop(live, link);
+  applyWelcome(live, welcome);
+  if (owner) {
+    live.stdin.attach(link, {
+      accepted: welcome.stdinAccepted,
+      limit: welcome.stdinLimit,
+      closed: welcome.stdinClosed,
+    });
+    if (live.size !== null) link.resize(live.size);
+    sendServicePolicy(live, link);
+  }
+  sendPendingStops(live);
+  link.listen((event) => live.listener(link, event));
+}
+
+function applyWelcome(live: LiveRun, welcome: Welcome): void {
+  const { anchor, root, boundary } = welcome;
+  live.tier = boundary.tier;
+  live.recordedIdentity = { ...live.recordedIdentity, anchor, root, boundary: toRunBoundary(boundary) };
+  for (const stream of STREAMS) {
+    live.outputRanges.applyWelcome(stream, welcome[stream]);
+    live.withheld[stream] = welcome[stream].withheld === true;
+  }
+  updateWithheld(live);
+  live.state = step(live.state, { type: "gated", root });
+  // `exiting` does not tell whether the command ran; the exit does.
+  if (welcome.phase === "running") markStarted(live, welcome.elapsedMs ?? 0);
+  if (welcome.phase === "exiting") live.started.resolve();
+  if (welcome.firstStop !== null) {
+    live.firstStop = welcome.firstStop;
+    live.state = step(live.state, { type: "stop", stop: welcome.firstStop });
+    recordFirstStop(live, welcome.firstStop);
+  }
+  if (welcome.leader !== null) live.state = step(live.state, { type: "leader", status: welcome.leader });
+}
+
+/** Tells the anchor that the run is a service, if it does not know yet. */
+export function sendServicePolicy(live: LiveRun, link: AnchorLink): void {
+  const unknown = live.service !== null && link.welcome.kind !== "service";
+  if (live.serviceAck === null && !unknown) return;
+  live.serviceAck ??= deferred<void>();
+  link.setPolicy({ kind: "service", ...live.deadlines.disabledLimits });
+  link.requestStatus();
+}
+
+export function onServiceAck(live: LiveRun, { kind }: Welcome): void {
+  // An anchor that does not report its kind has obeyed: the command is as old as the protocol.
+  if (kind === "task") return;
+  live.serviceAck?.resolve();
+  live.serviceAck = null;
+}
 
 /**
  * Handles a lost connection. The anchor has finished (it left an exit file), is alive (attach again, under a new epoch)

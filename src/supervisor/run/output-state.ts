@@ -1,8 +1,7 @@
-import type { OutputSlice, SpoolRange, StreamName } from "../../anchor/host.js";
+import type { SpoolRange, StreamName } from "../../anchor/host.js";
 import { onAbort } from "../../async/abort.js";
+import type { Clock, Timer } from "../../async/clock.js";
 import { defaults } from "../../defaults.js";
-import type { OutputChunk } from "../api.js";
-import type { FollowOptions } from "../run-options.js";
 
 export const STREAMS: readonly StreamName[] = ["stdout", "stderr"];
 
@@ -101,74 +100,50 @@ export class OutputRanges {
   }
 }
 
-export interface FollowSource {
-  readonly outputRanges: OutputRanges;
-  read(stream: StreamName, offset: number, maxBytes: number): Promise<OutputSlice>;
-  ack(stream: StreamName, offset: number): void;
-}
+/** Records output at most once per heartbeat interval. For a shorter run, only its terminal record does. */
+export class OutputActivity {
+  readonly #clock: Clock;
+  readonly #record: (at: number) => void;
+  readonly #startedAt: number;
+  #lastOutput: number;
+  #lastOutputAt: number | null = null;
+  #timer: Timer | null = null;
 
-interface StreamCursor {
-  readonly stream: StreamName;
-  offset: number;
-  done: boolean;
-}
-
-/**
- * Yields live output until every requested stream has ended. Each follower has its own cursors, so all see the same
- * bytes. Aborting ends the iteration without an error.
- */
-export async function* followStreams(
-  source: FollowSource,
-  { streams = STREAMS, offsets = {}, ack = false, signal }: FollowOptions = {},
-): AsyncGenerator<OutputChunk, void, undefined> {
-  const { outputRanges } = source;
-  const cursors = streams.map((stream): StreamCursor => ({
-    stream,
-    offset: offsets[stream] ?? outputRanges.firstOffset(stream),
-    done: false,
-  }));
-  const stopListening =
-    signal === undefined || signal.aborted ? null : onAbort(signal, () => outputRanges.wake());
-  try {
-    for (;;) {
-      // Read before the ranges, so that `changed` notices a change in between.
-      const { version, ended } = outputRanges;
-      let yielded = false;
-      for (const cursor of cursors) {
-        if (signal?.aborted === true) return;
-        const slice = await nextSlice(source, cursor, ended);
-        if (slice === null) continue;
-        yielded = true;
-        cursor.offset = slice.offset + slice.bytes.length;
-        yield { stream: cursor.stream, ...slice };
-        if (ack) source.ack(cursor.stream, cursor.offset);
-      }
-      if (signal?.aborted === true || cursors.every((cursor) => cursor.done)) return;
-      if (!yielded) await outputRanges.changed(version);
-    }
-  } finally {
-    stopListening?.();
+  constructor(clock: Clock, record: (at: number) => void) {
+    this.#clock = clock;
+    this.#startedAt = clock.now();
+    this.#lastOutput = this.#startedAt;
+    this.#record = record;
   }
-}
 
-/** Null: there is nothing now. Marks the cursor as done when nothing can follow. */
-async function nextSlice(
-  source: FollowSource,
-  cursor: StreamCursor,
-  ended: boolean,
-): Promise<OutputSlice | null> {
-  if (cursor.done) return null;
-  const { start, end, closed } = source.outputRanges.range(cursor.stream);
-  if (cursor.offset >= end && (closed || !ended)) {
-    cursor.done = closed;
-    return null;
+  /** Time of the last output, on the wall clock; null: there was none. */
+  get lastOutputAt(): number | null {
+    return this.#lastOutputAt;
   }
-  // After the end, read the spool: if the anchor died, the range is out of date.
-  const slice = await source.read(cursor.stream, cursor.offset, defaults.followBytes);
-  if (slice.bytes.length > 0 || slice.offset > cursor.offset) return slice;
-  // The anchor closes a stream after it has stored all of it, so missing bytes are lost.
-  const lost = closed ? end - Math.max(cursor.offset, start) : 0;
-  if (lost > 0) return { offset: end, bytes: slice.bytes, lost };
-  cursor.done = closed || ended;
-  return null;
+
+  get idleMs(): number {
+    return this.#clock.now() - this.#lastOutput;
+  }
+
+  onOutput(): void {
+    this.#lastOutput = this.#clock.now();
+    this.#lastOutputAt = this.#clock.wall();
+    if (this.#timer !== null) return;
+    this.#timer = this.#clock.setTimer(defaults.outputHeartbeatMs, () => {
+      this.#timer = null;
+      this.#recordLast();
+    });
+  }
+
+  /** Call at the end of the run. The last output of a long run is recorded. */
+  stop(): void {
+    if (this.#timer === null) return;
+    this.#timer.cancel();
+    this.#timer = null;
+    if (this.#clock.now() - this.#startedAt >= defaults.outputHeartbeatMs) this.#recordLast();
+  }
+
+  #recordLast(): void {
+    if (this.#lastOutputAt !== null) this.#record(this.#lastOutputAt);
+  }
 }

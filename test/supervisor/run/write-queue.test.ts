@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { defaults } from "../../../src/defaults.js";
 import { systemClock } from "../../../src/async/clock.js";
-import { StoreCircuitBreaker } from "../../../src/supervisor/run/store-circuit-breaker.js";
+import { defaults } from "../../../src/defaults.js";
+import { StoreCircuitBreaker } from "../../../src/supervisor/run/write-queue.js";
 import { fakeSupervisor, spawnFakeRun } from "../../support/supervisor/fake-supervisor.js";
 
 beforeEach(() => {

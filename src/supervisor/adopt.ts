@@ -1,31 +1,30 @@
-import type { AnchorLink, ProcessEvidence } from "../../anchor/host.js";
-import { PROTOCOL } from "../../anchor/protocol/messages.js";
-import { deferred } from "../../async/deferred.js";
-import { defaults } from "../../defaults.js";
-import { BadInput, NotAdopted, NotOurs, NotSteering } from "../../errors.js";
-import { errorMessage } from "../../home/errno.js";
-import { isSameMachine } from "../../home/machine-identity.js";
-import { newLeaseId, newRunId } from "../../model/ids.js";
-import { NO_DEADLINES, NO_LIMITS, OPEN_RUN_STATES, type RunRecord } from "../../model/run.js";
-import { newRunRecord } from "../../store/runs/apply-change.js";
-import type { NewRun } from "../../store/runs/store.js";
-import { commandHash, displayCommand } from "../../text/redact.js";
-import type { AdoptedProcess } from "../api.js";
-import type { AdoptOptions } from "../run-options.js";
-import { bindLink } from "../attach/bind-link.js";
-import { gatedChange } from "../run/recorded-identity.js";
-import { createLiveRun } from "../attach/create-live-run.js";
-import { reattach } from "../attach/reattach.js";
-import { finalizeSpawnFailure } from "../end/finalize.js";
-import { findOwningRun } from "../inspect/find-owning-run.js";
+import type { AnchorLink, ProcessEvidence } from "../anchor/host.js";
+import { PROTOCOL } from "../anchor/protocol/messages.js";
+import { deferred } from "../async/deferred.js";
+import { defaults } from "../defaults.js";
+import { BadInput, NotAdopted, NotOurs, NotSteering } from "../errors.js";
+import { errorMessage } from "../home/errno.js";
+import { isSameMachine } from "../home/machine-identity.js";
+import { newLeaseId, newRunId } from "../model/ids.js";
+import { NO_DEADLINES, NO_LIMITS, OPEN_RUN_STATES, type RunRecord } from "../model/run.js";
+import { newRunRecord } from "../store/runs/apply-change.js";
+import type { NewRun } from "../store/runs/store.js";
+import { commandHash, displayCommand } from "../text/redact.js";
+import type { AdoptedProcess } from "./api.js";
+import { bindLink, reattach, sendServicePolicy } from "./attach/attach.js";
+import { createLiveRun } from "./attach/create-live-run.js";
+import { finalizeSpawnFailure } from "./end/finalize.js";
+import { findOwningRun } from "./inspect/membership.js";
+import { type AdoptOptions, checkText } from "./run-options.js";
 import {
   assertOwned,
+  isInactive,
   type LiveRun,
   runEventBase,
   type RunFacts,
   type SupervisorContext,
-} from "../run/live-run.js";
-import { checkText } from "../run/options.js";
+} from "./run/live-run.js";
+import { gatedChange } from "./run/recorded-identity.js";
 
 const FIRST_EPOCH = 1;
 
@@ -245,4 +244,54 @@ function stdioWarnings({ stdio }: ProcessEvidence, from: string): readonly strin
       return [`its ${name} is the terminal of ${from}: it is hung up (SIGHUP, EIO) when ${from} has ended`];
     return [];
   });
+}
+
+/**
+ * Makes a task a service, first in its record, then in its anchor. If this supervisor dies in between, the next owner
+ * tells the anchor.
+ */
+export async function convertToService(live: LiveRun, options: AdoptOptions = {}): Promise<RunRecord> {
+  const { context, facts, writeQueue } = live;
+  const { runId } = facts;
+  const actor = checkText("actor", options.actor ?? context.actor);
+  assertOwned(live);
+  if (live.state.name !== "running")
+    throw new BadInput("runId", `run ${runId} is ${live.state.name}, not running; nothing was changed`);
+  if (live.service === null) {
+    const service = { port: null, readyAt: null };
+    const deadlines = options.keepTimeouts === true ? facts.deadlines : NO_DEADLINES;
+    const at = context.clock.wall();
+    // The new owner continues the run: it no longer ends when its caller exits.
+    const policy = { ...facts.policy, onOrphan: "adopt" } as const;
+    const change = { to: "service", service, deadlines, policy } as const;
+    const written = await context.store.saveRun(writeQueue.lease, change, [
+      { ...runEventBase(live, at), type: "adopt", data: { actor, pid: null, from: null, to: null } },
+    ]);
+    if (!written) throw new BadInput("runId", `run ${runId} has ended in the meantime; nothing was changed`);
+    writeQueue.committed(change);
+    live.service = service;
+    if (options.keepTimeouts !== true) live.deadlines.disable();
+    live.serviceAck = deferred<void>();
+    if (live.link !== null && live.isOwner) sendServicePolicy(live, live.link);
+  }
+  await awaitServiceAck(live);
+  const record = await context.store.getRun(runId);
+  if (record === null) throw new NotSteering(runId, "its record is gone");
+  return record;
+}
+
+/** Waits until the anchor confirms. The command is repeated on every connection until then. */
+async function awaitServiceAck(live: LiveRun): Promise<void> {
+  const { serviceAck, context, facts, ended } = live;
+  if (serviceAck === null) return;
+  const over = ended.promise.then(
+    () => undefined,
+    () => undefined,
+  );
+  await context.clock.sleep(defaults.launcherReadyMs, Promise.race([serviceAck.promise, over]));
+  if (live.serviceAck === null || isInactive(live)) return;
+  throw new NotSteering(
+    facts.runId,
+    "it is recorded as a service, but its anchor does not answer; the anchor is told as soon as it answers",
+  );
 }

@@ -1,7 +1,14 @@
-import type { ProcessEvidence } from "../../anchor/host.js";
-import type { RunRecord } from "../../model/run.js";
-import { cgroupOf } from "../run/recorded-identity.js";
+import type { MemberSignal, ProcessEvidence } from "../../anchor/host.js";
+import { type LiveProcesses, membersOfRun } from "../../anchor/inspect/processes.js";
+import { PROTOCOL } from "../../anchor/protocol/messages.js";
+import { deferred } from "../../async/deferred.js";
+import { defaults } from "../../defaults.js";
+import { NotSteering } from "../../errors.js";
+import { newRequestId } from "../../model/ids.js";
 import { isSameProcess, type ProcessIdentity } from "../../model/process.js";
+import { OPEN_RUN_STATES, type RunRecord } from "../../model/run.js";
+import { isInactive, type LiveRun } from "../run/live-run.js";
+import { cgroupOf } from "../run/recorded-identity.js";
 
 /** Which run a process belongs to, and what proves it. */
 export interface ProcessOwner {
@@ -92,4 +99,61 @@ function markerEvidence(live: ProcessEvidence, { leaseId }: RunRecord): string[]
 
 function formatIdentity({ pid, startTime, uniqueId }: ProcessIdentity): string {
   return `pid ${pid}, start ${startTime}${uniqueId === null ? "" : `, id ${uniqueId}`}`;
+}
+
+/** The members of a run: from its anchor, or from its process tree if the anchor does not answer. */
+export async function listMembers(live: LiveRun): Promise<LiveProcesses> {
+  return (await membersFromAnchor(live)) ?? membersFromHost(live);
+}
+
+/** Null: the anchor is too old for this request, or does not answer. */
+async function membersFromAnchor(live: LiveRun): Promise<LiveProcesses | null> {
+  const { link, memberRequests, context } = live;
+  if (link === null || isInactive(live) || link.welcome.protocol < PROTOCOL) return null;
+  const answered = deferred<LiveProcesses | null>();
+  const requestId = newRequestId();
+  const timeout = context.clock.setTimer(defaults.membersMs, () => answered.resolve(null));
+  memberRequests.set(requestId, answered);
+  try {
+    link.requestMembers(requestId);
+    return await answered.promise;
+  } finally {
+    timeout.cancel();
+    memberRequests.delete(requestId);
+  }
+}
+
+export function failPendingMemberRequests({ memberRequests }: LiveRun): void {
+  for (const request of memberRequests.values()) request.resolve(null);
+}
+
+async function membersFromHost(live: LiveRun): Promise<LiveProcesses> {
+  const { host, store } = live.context;
+  const { facts } = live;
+  const records = await store.listRuns({ states: OPEN_RUN_STATES, withoutLabels: true });
+  const record = records.find(({ runId }) => runId === facts.runId);
+  if (record === undefined || record.anchor === null) return [];
+  const [evidence] = await host.inspectProcesses([record.anchor]);
+  if (live.finalizing) return [];
+  if (evidence?.matches !== true) throw new NotSteering(facts.runId, "its anchor cannot be inspected now");
+  return membersOfRun(record, records, evidence.descendants).filter(({ state }) => state !== "Z");
+}
+
+/** One request at a time: the answers carry no request id. */
+export async function signalMembers(
+  live: LiveRun,
+  processes: readonly ProcessIdentity[],
+  signal: MemberSignal,
+): Promise<number> {
+  while (live.pendingSignal !== null) await live.pendingSignal.promise.catch(() => undefined);
+  if (live.link === null || !live.isOwner)
+    throw new NotSteering(live.facts.runId, "its anchor does not answer now");
+  const answered = deferred<number>();
+  live.pendingSignal = answered;
+  try {
+    live.link.signal(processes, signal);
+    return await Promise.race([answered.promise, live.ended.promise.then(() => 0)]);
+  } finally {
+    live.pendingSignal = null;
+  }
 }

@@ -2,7 +2,8 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import type { StreamName } from "../../../src/anchor/host.js";
 import type { OutputChunk } from "../../../src/supervisor/api.js";
-import { type FollowSource, followStreams, OutputRanges } from "../../../src/supervisor/run/output-ranges.js";
+import { type FollowSource, followStreams } from "../../../src/supervisor/run/output.js";
+import { OutputRanges } from "../../../src/supervisor/run/output-state.js";
 
 /** A spool that grows as the test says. */
 class Spool {

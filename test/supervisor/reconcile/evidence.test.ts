@@ -1,13 +1,11 @@
 import { describe, expect, test } from "vitest";
 import type { ProcessEvidence } from "../../../src/anchor/host.js";
 import type { ImportedFacts } from "../../../src/model/run.js";
-import {
-  compareImported,
-  gatherImportedEvidence,
-} from "../../../src/supervisor/reconcile/imported-evidence.js";
+import { compareImported, gatherImportedEvidence } from "../../../src/supervisor/reconcile/evidence.js";
 import { commandHash } from "../../../src/text/redact.js";
 import { splitShellWords } from "../../../src/text/shell.js";
 import { sampleRunRecord } from "../../support/store/run-samples.js";
+import { processEvidence } from "../../support/supervisor/fake-host.js";
 
 const argv = ["node", "/opt/tool/wrap.mjs", "--fast"];
 const facts: ImportedFacts = {
@@ -18,28 +16,8 @@ const facts: ImportedFacts = {
 };
 
 function live(change: Partial<ProcessEvidence> = {}): ProcessEvidence {
-  return {
-    identity: { pid: 41, startTime: 7, uniqueId: "1" },
-    alive: true,
-    matches: true,
-    state: "S",
-    parentPid: 1,
-    processGroupId: 41,
-    sessionId: 41,
-    uid: 0,
-    cgroup: null,
-    command: "node",
-    argv,
-    stdio: [],
-    executable: "/usr/bin/node",
-    leaseId: null,
-    runId: null,
-    instanceId: null,
-    sessionKey: null,
-    ancestors: [],
-    descendants: [],
-    ...change,
-  };
+  const identity = { pid: 41, startTime: 7, uniqueId: "1" };
+  return processEvidence({ identity, argv, executable: "/usr/bin/node", ...change });
 }
 
 describe("an imported record and the process with its pid", () => {

@@ -1,8 +1,12 @@
 import { describe, expect, test } from "vitest";
 import type { AnchorExit, RunFiles } from "../../../src/anchor/host.js";
-import { REAPED_USAGE } from "../../../src/model/run.js";
 import { END_REASONS } from "../../../src/model/enums.js";
-import { parseEndReason, outcomeOfExit, outcomeOfRunFiles } from "../../../src/supervisor/end/outcome.js";
+import { REAPED_USAGE } from "../../../src/model/run.js";
+import {
+  outcomeOfExit,
+  outcomeOfRunFiles,
+  parseEndReason,
+} from "../../../src/supervisor/end/terminal-record.js";
 
 const end = { start: 0, end: 0, dropped: 0 };
 const ended: AnchorExit = {

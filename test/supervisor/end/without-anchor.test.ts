@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { killVerifiedTree } from "../../../src/supervisor/end/dead-anchor.js";
+import { killVerifiedTree } from "../../../src/supervisor/end/without-anchor.js";
 import type { RecordedIdentity } from "../../../src/supervisor/run/recorded-identity.js";
 import { FakeHost } from "../../support/supervisor/fake-host.js";
 
