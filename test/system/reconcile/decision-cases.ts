@@ -1,480 +1,308 @@
-import { existsSync } from "node:fs";
-import { join } from "node:path";
 import { expect } from "vitest";
-import type { Supervisor } from "../../../src/supervisor/api.js";
-import type { Action, Row } from "../../../src/supervisor/decision.js";
-import { signalProcess } from "../../support/live-processes.js";
+import type { Decision } from "../../../src/supervisor/decision.js";
 import { type SandboxTier, tiers } from "../../support/sandbox.js";
 import {
   FIRST_INSTANCE,
   NEXT_INSTANCE,
-  ORPHAN_GRACE_MS,
-  type SharedHome,
   signalRecorded,
   waitUntilGone,
 } from "../../support/supervisor/shared-home.js";
-import type { SupervisorProcess } from "../../support/supervisor/supervisor-process.js";
-import { waitFor } from "../../support/wait-for.js";
+import {
+  type Arrange,
+  cancelByNext,
+  cancelByOwner,
+  type End,
+  killAll,
+  killedAtStep,
+  liveRun,
+  orphanRun,
+  orphanWithColumns,
+  restore,
+  stopAnchor,
+  threeGenerations,
+  waitForFile,
+} from "./orphaned-runs.js";
 
-/** A row of the table, or a case of one. */
+/** One row of the decision table, or one case of a row. */
 export interface DecisionCase {
   readonly name: string;
   readonly tier?: SandboxTier;
   readonly settleMs?: number;
-  /** Brings a run into that case, and says which it is. */
-  arrange(sharedHome: SharedHome, supervisorProcess: SupervisorProcess): Promise<string>;
-  /** Who looks. Default: another instance. */
+  /** Brings a run into this case and resolves with its id. */
+  readonly arrange: Arrange;
+  /** The instance that reconciles. Default: another one than the owner. */
   readonly by?: typeof FIRST_INSTANCE;
-  readonly decision: { readonly row: Row; readonly action: Action };
-  /** A healthy run is not even looked at: no decision, no event. */
-  readonly told?: 0;
+  readonly decision: Pick<Decision, "row" | "action">;
   readonly record: object;
-  /** Who of the run lives on: of those who were there. */
-  readonly alive: "nobody" | "everybody";
-  /** Ends what was rightly left alone. */
-  end?(
-    sharedHome: SharedHome,
-    supervisorProcess: SupervisorProcess,
-    next: Supervisor,
-    runId: string,
-  ): Promise<void>;
+  /** The processes of the run that live before the decision live afterwards. Default: none does. */
+  readonly untouched?: true;
+  /** Ends a run that was left alone. */
+  readonly end?: End;
 }
 
-const expectLost = (emptiness: string, more: object = {}): object => ({
+const ended = (reason: string, source: string, exit: object = {}, record: object = {}): object => ({
   state: "exited",
-  ownerInstanceId: NEXT_INSTANCE,
-  emptiness,
-  exit: { reason: "lost", actor: "", code: null, signal: null, source: "none", ...more },
+  emptiness: "proven",
+  exit: { reason, source, ...exit },
+  ...record,
 });
-const expectRunning = (owner: string): object => ({ state: "running", ownerInstanceId: owner, exit: null });
+const lost = (emptiness: string, detail = ""): object =>
+  ended(
+    "lost",
+    "none",
+    { actor: "", code: null, signal: null, detail: expect.stringContaining(detail) as string },
+    { ownerInstanceId: NEXT_INSTANCE, emptiness },
+  );
+const running = (owner: string, more: object = {}): object => ({
+  state: "running",
+  ownerInstanceId: owner,
+  exit: null,
+  ...more,
+});
 
-/** A run with everybody there, whose owner was killed. */
-async function orphanRun(
-  sharedHome: SharedHome,
-  supervisorProcess: SupervisorProcess,
-  options: object = {},
-): Promise<string> {
-  const { runId } = await supervisorProcess.spawn(sharedHome.scenario, {
-    graceMs: ORPHAN_GRACE_MS,
-    ...options,
-  });
-  await sharedHome.tokenProcesses.waitForAllRoles();
-  await supervisorProcess.kill();
-  sharedHome.expireLeases();
-  return runId;
-}
-
-/** The same, of which the record says something else. */
-function orphanWithColumns(columns: Readonly<Record<string, string>>): DecisionCase["arrange"] {
-  return async (sharedHome, supervisorProcess) => {
-    const runId = await orphanRun(sharedHome, supervisorProcess);
-    sharedHome.updateRecord(runId, columns);
-    return runId;
-  };
-}
-
-/** The keeper is killed at that step of a spawn. */
-function killedAtStep(
-  step: Parameters<SupervisorProcess["pauseAt"]>[0],
-  script: string,
-): DecisionCase["arrange"] {
-  return async (sharedHome, supervisorProcess) => {
-    await supervisorProcess.pauseAt(step);
-    supervisorProcess.order("spawn", {
-      input: sharedHome.script(script),
-      options: { graceMs: ORPHAN_GRACE_MS },
-    });
-    await supervisorProcess.waitUntilPaused();
-    await supervisorProcess.kill();
-    sharedHome.expireLeases();
-    return sharedHome.onlyRun();
-  };
-}
-
-/** Wrapper, child and grandchild, all of whom somebody else must end. */
-function threeGenerations(before: string): DecisionCase["arrange"] {
-  return async (sharedHome, supervisorProcess) => {
-    const { token } = sharedHome.tokenProcesses;
-    const script = `${before} sh -c '${before} sleep 100001.${token} & wait; : ${token}' & wait; : ${token}`;
-    const { runId } = await supervisorProcess.spawn(sharedHome.script(script), { graceMs: ORPHAN_GRACE_MS });
-    await waitFor("all three are there", () => sharedHome.tokenProcesses.ofRuns().length === 3);
-    await supervisorProcess.kill();
-    await sharedHome.stopAnchors(FIRST_INSTANCE);
-    sharedHome.expireLeases();
-    return runId;
-  };
-}
-
-const cancelByOwner: DecisionCase["end"] = async (_, supervisorProcess, __, runId) => {
-  supervisorProcess.cancel(runId);
-  await supervisorProcess.receive("ended");
-  await supervisorProcess.kill();
-};
-const cancelByNext: DecisionCase["end"] = async (_, __, next, runId) => {
-  const run = next.run(runId);
-  await run?.cancel();
-  await run?.wait();
-};
-
-/** The truth is on record again: now it is decided. */
-const restore =
-  (column: "host_id" | "boot_id" | "pid_namespace"): NonNullable<DecisionCase["end"]> =>
-  async (sharedHome, _, next, runId) => {
-    sharedHome.updateRecord(runId, { [column]: (await sharedHome.machine())[column] });
-    sharedHome.expireLeases();
-    const { runs } = await next.reconcile({ terminate: true });
-    expect((await runs[0]?.wait())?.exit?.reason).toBe("owner-lost");
-  };
+const elsewhere = { decision: { row: "elsewhere", action: "leave" }, untouched: true } as const;
+const otherBoot = {
+  decision: { row: "other-boot", action: "lose" },
+  untouched: true,
+  end: stopAnchor,
+} as const;
+const adopted = {
+  decision: { row: "anchor-alive", action: "adopt" },
+  untouched: true,
+  end: cancelByNext,
+} as const;
+const continued = {
+  by: FIRST_INSTANCE,
+  decision: { row: "anchor-alive", action: "continue" },
+  untouched: true,
+  end: cancelByNext,
+} as const;
+const neverRun = { code: null, signal: null };
 
 export const decisionCases: readonly DecisionCase[] = [
   {
-    name: "lease healthy, another owner: not touched",
-    arrange: async (sharedHome, supervisorProcess) => {
-      const { runId } = await supervisorProcess.spawn(sharedHome.scenario, { graceMs: ORPHAN_GRACE_MS });
-      await sharedHome.tokenProcesses.waitForAllRoles();
-      return runId;
-    },
+    name: "a healthy lease of another owner: not touched",
+    arrange: async (home, owner) => (await liveRun(home, owner)).runId,
     decision: { row: "healthy", action: "leave" },
-    told: 0,
-    record: expectRunning(FIRST_INSTANCE),
-    alive: "everybody",
+    record: running(FIRST_INSTANCE),
+    untouched: true,
     end: cancelByOwner,
   },
   {
-    name: "lease expired, but its owner only sleeps: not touched, and it goes on with it",
-    arrange: async (sharedHome, supervisorProcess) => {
-      const { runId } = await supervisorProcess.spawn(sharedHome.scenario, { graceMs: ORPHAN_GRACE_MS });
-      await sharedHome.tokenProcesses.waitForAllRoles();
-      await supervisorProcess.suspend();
-      sharedHome.expireLeases();
+    name: "an expired lease of a suspended owner: not touched, and the owner continues the run",
+    arrange: async (home, owner) => {
+      const { runId } = await liveRun(home, owner);
+      await owner.suspend();
+      home.expireLeases();
       return runId;
     },
     decision: { row: "stalled", action: "leave" },
-    record: expectRunning(FIRST_INSTANCE),
-    alive: "everybody",
-    end: async (_, supervisorProcess, __, runId) => {
-      supervisorProcess.resume();
-      await supervisorProcess.write(runId, "exit 4\n");
-      expect((await supervisorProcess.receive("ended")).record).toMatchObject({
-        exit: { code: 4 },
-        ownerInstanceId: FIRST_INSTANCE,
-      });
-      await supervisorProcess.kill();
+    record: running(FIRST_INSTANCE),
+    untouched: true,
+    end: async (_, owner, __, runId) => {
+      owner.resume();
+      await owner.write(runId, "exit 4\n");
+      const { record } = await owner.receive("ended");
+      expect(record).toMatchObject({ exit: { code: 4 }, ownerInstanceId: FIRST_INSTANCE });
+      await owner.kill();
     },
   },
   {
-    name: "another host: never signalled, never finalized",
+    name: "another host: neither signalled nor finalized",
     arrange: orphanWithColumns({ host_id: "another" }),
-    decision: { row: "elsewhere", action: "leave" },
-    record: expectRunning(FIRST_INSTANCE),
-    alive: "everybody",
+    ...elsewhere,
+    record: running(FIRST_INSTANCE),
     end: restore("host_id"),
   },
   {
-    name: "another boot of an instance that is not local: never signalled, never finalized",
+    name: "another boot of an instance that is not local: neither signalled nor finalized",
     arrange: orphanWithColumns({ boot_id: "another", owner_instance_id: "in_far" }),
-    decision: { row: "elsewhere", action: "leave" },
-    record: expectRunning("in_far"),
-    alive: "everybody",
-    end: async (sharedHome, supervisorProcess, next, runId) => {
-      sharedHome.updateRecord(runId, { owner_instance_id: FIRST_INSTANCE });
-      await restore("boot_id")(sharedHome, supervisorProcess, next, runId);
-    },
+    ...elsewhere,
+    record: running("in_far"),
+    end: restore("boot_id"),
   },
   {
-    name: "another PID namespace: never signalled, never finalized",
+    name: "another PID namespace: neither signalled nor finalized",
     arrange: orphanWithColumns({ pid_namespace: "pid:[1]" }),
-    decision: { row: "elsewhere", action: "leave" },
-    record: expectRunning(FIRST_INSTANCE),
-    alive: "everybody",
+    ...elsewhere,
+    record: running(FIRST_INSTANCE),
     end: restore("pid_namespace"),
   },
   {
-    name: "another PID namespace, but mine, and its anchor answers: continued",
-    by: FIRST_INSTANCE,
+    name: "another PID namespace, own run, its anchor answers: continued",
     arrange: orphanWithColumns({ pid_namespace: "pid:[1]" }),
-    decision: { row: "anchor-alive", action: "continue" },
-    record: expectRunning(FIRST_INSTANCE),
-    alive: "everybody",
-    end: cancelByNext,
+    ...continued,
+    record: running(FIRST_INSTANCE),
   },
   {
-    name: "another boot of a dead local instance: lost by restart, nobody signalled",
+    name: "another boot of a dead local instance: lost by restart, nothing signalled",
     arrange: orphanWithColumns({ boot_id: "another" }),
-    decision: { row: "other-boot", action: "lose" },
-    record: expectLost("proven", { detail: expect.stringContaining("restarted") as string }),
-    // They are of this boot: that they live is the proof that nobody was signalled.
-    alive: "everybody",
-    end: async (sharedHome) => {
-      for (const one of sharedHome.anchors(FIRST_INSTANCE)) signalProcess(one, "SIGTERM");
-      await sharedHome.tokenProcesses.waitUntilGone(5_000);
-    },
+    ...otherBoot,
+    record: lost("proven", "restarted"),
   },
   {
-    name: "another boot, mine: lost by restart, nobody signalled",
+    name: "another boot, own run: lost by restart, nothing signalled",
     by: FIRST_INSTANCE,
     arrange: orphanWithColumns({ boot_id: "another" }),
-    decision: { row: "other-boot", action: "lose" },
-    record: { ...expectLost("proven"), ownerInstanceId: FIRST_INSTANCE },
-    alive: "everybody",
-    end: async (sharedHome) => {
-      for (const one of sharedHome.anchors(FIRST_INSTANCE)) signalProcess(one, "SIGTERM");
-      await sharedHome.tokenProcesses.waitUntilGone(5_000);
-    },
+    ...otherBoot,
+    record: { ...lost("proven"), ownerInstanceId: FIRST_INSTANCE },
   },
   {
-    name: "exit file present: the true status",
-    arrange: killedAtStep("end-heard", "exit 7"),
+    name: "an exit file: its status is recorded",
+    arrange: killedAtStep("end-heard"),
     decision: { row: "exit-file", action: "finalize" },
-    record: {
-      state: "exited",
-      emptiness: "proven",
-      exit: { reason: "exit", actor: "", code: 7, signal: null, source: "exit-file" },
-      residue: [],
-    },
-    alive: "nobody",
+    record: ended("exit", "exit-file", { actor: "", code: 7, signal: null }, { residue: [] }),
   },
   {
-    name: "exit file present, ended by its own policy: who asked, and who was left",
-    arrange: async (sharedHome, supervisorProcess) => {
-      const runId = await orphanRun(sharedHome, supervisorProcess, { ownerLossMs: 50 });
-      await sharedHome.tokenProcesses.waitUntilGone(5_000);
-      await waitFor("its exit file is there", () =>
-        existsSync(join(sharedHome.runDirectory({ originInstanceId: FIRST_INSTANCE, runId }), "exit.json")),
-      );
+    name: "an exit file after owner loss: actor and residue are recorded",
+    arrange: async (home, owner) => {
+      const runId = await orphanRun(home, owner, { ownerLossMs: 50 });
+      await home.tokenProcesses.waitUntilGone(5_000);
+      await waitForFile(home, runId, "exit.json");
       return runId;
     },
     decision: { row: "exit-file", action: "finalize" },
-    record: {
-      state: "exited",
-      emptiness: "proven",
-      exit: { reason: "owner-lost", actor: "anchor", signal: "SIGTERM", source: "exit-file" },
-      residue: [{ kind: "background", command: "sleep" }],
-      residueCount: 1,
-    },
-    alive: "nobody",
+    record: ended(
+      "owner-lost",
+      "exit-file",
+      { actor: "anchor", signal: "SIGTERM" },
+      { residue: [{ kind: "background", command: "sleep" }], residueCount: 1 },
+    ),
   },
   {
     name: "never executed, without an identity: interrupted",
-    arrange: killedAtStep("inserted", "exit 7"),
+    arrange: killedAtStep("inserted"),
     decision: { row: "never-executed", action: "spawn-error" },
-    record: {
-      state: "exited",
-      emptiness: "proven",
-      root: null,
-      startedAt: null,
-      exit: { reason: "spawn-error", code: null, signal: null, source: "none" },
-    },
-    alive: "nobody",
+    record: ended("spawn-error", "none", neverRun, { root: null, startedAt: null }),
   },
   {
-    name: "never executed, with the gate closed: its anchor says so",
-    arrange: async (sharedHome, supervisorProcess) => {
-      const runId = await killedAtStep("committed", "exit 7")(sharedHome, supervisorProcess);
-      await waitFor("its exit file is there", () =>
-        existsSync(join(sharedHome.runDirectory({ originInstanceId: FIRST_INSTANCE, runId }), "exit.json")),
-      );
+    name: "never executed, with the gate closed: its exit file says so",
+    arrange: async (home, owner) => {
+      const runId = await killedAtStep("committed")(home, owner);
+      await waitForFile(home, runId, "exit.json");
       return runId;
     },
     decision: { row: "exit-file", action: "finalize" },
-    record: {
-      state: "exited",
-      emptiness: "proven",
-      startedAt: null,
-      exit: { reason: "spawn-error", code: null, signal: null, source: "none" },
-    },
-    alive: "nobody",
+    record: ended("spawn-error", "none", neverRun, { startedAt: null }),
   },
   {
-    name: "anchor alive, lease mine: continued",
-    by: FIRST_INSTANCE,
+    name: "a live anchor, own run: continued",
     arrange: orphanRun,
-    decision: { row: "anchor-alive", action: "continue" },
-    record: { ...expectRunning(FIRST_INSTANCE), leaseEpoch: 2 },
-    alive: "everybody",
-    end: cancelByNext,
+    ...continued,
+    record: running(FIRST_INSTANCE, { leaseEpoch: 2 }),
   },
   {
-    name: "anchor alive, lease stealable: adopted",
+    name: "a live anchor of a dead owner: adopted",
     arrange: orphanRun,
-    decision: { row: "anchor-alive", action: "adopt" },
-    record: { ...expectRunning(NEXT_INSTANCE), leaseEpoch: 2 },
-    alive: "everybody",
-    end: cancelByNext,
+    ...adopted,
+    record: running(NEXT_INSTANCE, { leaseEpoch: 2 }),
   },
   {
-    name: "anchor alive, lease stealable, a service: adopted",
-    arrange: (sharedHome, supervisorProcess) => orphanRun(sharedHome, supervisorProcess, { kind: "service" }),
-    decision: { row: "anchor-alive", action: "adopt" },
-    record: { ...expectRunning(NEXT_INSTANCE), kind: "service" },
-    alive: "everybody",
-    end: cancelByNext,
+    name: "a live anchor of a dead owner, a service: adopted",
+    arrange: (home, owner) => orphanRun(home, owner, { kind: "service" }),
+    ...adopted,
+    record: running(NEXT_INSTANCE, { kind: "service" }),
   },
   {
-    name: "anchor alive, lease stealable, not to outlive its owner: terminated",
-    arrange: (sharedHome, supervisorProcess) =>
-      orphanRun(sharedHome, supervisorProcess, { onOrphan: "terminate" }),
+    name: "a live anchor of a dead owner, to end with it: terminated",
+    arrange: (home, owner) => orphanRun(home, owner, { onOrphan: "terminate" }),
     decision: { row: "anchor-alive", action: "terminate" },
-    record: {
-      state: "exited",
-      ownerInstanceId: NEXT_INSTANCE,
-      emptiness: "proven",
-      exit: {
-        reason: "owner-lost",
-        actor: `supervisor:${NEXT_INSTANCE}`,
-        signal: "SIGTERM",
-        source: "anchor",
-      },
-      residueCount: 1,
-    },
-    alive: "nobody",
+    record: ended(
+      "owner-lost",
+      "anchor",
+      { actor: `supervisor:${NEXT_INSTANCE}`, signal: "SIGTERM" },
+      { ownerInstanceId: NEXT_INSTANCE, residueCount: 1 },
+    ),
   },
   {
-    name: "anchor dead, launcher alive: it has cleaned up",
-    arrange: async (sharedHome, supervisorProcess) => {
-      const { runId, anchor } = await supervisorProcess.spawn(sharedHome.scenario, {
-        graceMs: ORPHAN_GRACE_MS,
-      });
-      await sharedHome.tokenProcesses.waitForAllRoles();
-      await supervisorProcess.suspend();
+    name: "a dead anchor and a live launcher: the launcher has cleaned up",
+    arrange: async (home, owner) => {
+      const { runId, anchor } = await liveRun(home, owner);
+      await owner.suspend();
       signalRecorded(anchor, "SIGKILL");
-      await waitFor("the launcher says so", () =>
-        existsSync(join(sharedHome.runDirectory({ originInstanceId: FIRST_INSTANCE, runId }), "swept.json")),
-      );
-      await supervisorProcess.kill();
-      sharedHome.expireLeases();
+      await waitForFile(home, runId, "swept.json");
+      await owner.kill();
+      home.expireLeases();
       return runId;
     },
     decision: { row: "swept", action: "lose" },
-    record: expectLost("proven"),
-    alive: "nobody",
+    record: lost("proven"),
   },
-  {
-    name: "anchor dead, root verified: a startup orphan with wrapper, child and grandchild is ended",
-    arrange: threeGenerations(""),
+  ...["", 'trap "" TERM;'].map((before): DecisionCase => ({
+    name: `a dead anchor and a verified root, with descendants${before === "" ? "" : " that ignore TERM"}: killed`,
+    arrange: threeGenerations(before),
     decision: { row: "root-alive", action: "sweep" },
-    // Without a cgroup, nobody can say that no daemon had left the tree before.
-    record: expectLost("unproven"),
-    alive: "nobody",
-  },
+    // Without a cgroup it is not known whether a daemon left the tree before.
+    record: lost("unproven"),
+  })),
   {
-    name: "anchor dead, root verified, TERM ignored by all: reaches KILL",
-    arrange: threeGenerations('trap "" TERM;'),
-    decision: { row: "root-alive", action: "sweep" },
-    record: expectLost("unproven"),
-    alive: "nobody",
-  },
-  {
-    name: "anchor dead, root verified, with a cgroup: everybody, the daemon too",
+    name: "a dead anchor and a verified root, with a cgroup: all killed, the daemon too",
     tier: tiers.cgroup,
-    arrange: async (sharedHome, supervisorProcess) => {
-      const runId = await orphanRun(sharedHome, supervisorProcess);
-      await sharedHome.stopAnchors(FIRST_INSTANCE);
+    arrange: async (home, owner) => {
+      const runId = await orphanRun(home, owner);
+      await home.stopAnchors(FIRST_INSTANCE);
       return runId;
     },
     decision: { row: "root-alive", action: "sweep" },
-    record: expectLost("proven"),
-    alive: "nobody",
+    record: lost("proven"),
   },
   {
-    name: "anchor dead, root gone, boundary not empty: swept, and lost",
+    name: "anchor and root dead, the cgroup populated: killed and lost",
     tier: tiers.cgroup,
-    arrange: async (sharedHome, supervisorProcess) => {
-      const { runId, root } = await supervisorProcess.spawn(sharedHome.scenario, {
-        graceMs: ORPHAN_GRACE_MS,
-      });
-      await sharedHome.tokenProcesses.waitForAllRoles();
-      await supervisorProcess.kill();
-      await sharedHome.stopAnchors(FIRST_INSTANCE);
-      signalRecorded(root, "SIGKILL");
-      await waitUntilGone(root);
-      sharedHome.expireLeases();
-      return runId;
-    },
+    arrange: async (home, owner) => killAll(home, owner, await liveRun(home, owner)),
     decision: { row: "detached-orphaned", action: "sweep" },
-    record: expectLost("proven", { detail: expect.stringContaining("were killed here") as string }),
-    alive: "nobody",
+    record: lost("proven", "were killed here"),
   },
   {
-    name: "anchor dead, leader ended by itself, boundary not empty: an escape, with the leader's status",
+    name: "a dead anchor, the leader ended by itself, the cgroup populated: an escape with the leader's status",
     tier: tiers.cgroup,
     settleMs: 60_000,
-    arrange: async (sharedHome, supervisorProcess) => {
-      const { runId, root } = await supervisorProcess.spawn(sharedHome.scenario, {
-        graceMs: ORPHAN_GRACE_MS,
-      });
-      await sharedHome.tokenProcesses.waitForAllRoles();
-      await supervisorProcess.write(runId, "exit 6\n");
+    arrange: async (home, owner) => {
+      const { runId, root } = await liveRun(home, owner);
+      await owner.write(runId, "exit 6\n");
       await waitUntilGone(root);
-      await waitFor("its status is noted", () =>
-        existsSync(join(sharedHome.runDirectory({ originInstanceId: FIRST_INSTANCE, runId }), "leader.json")),
-      );
-      await supervisorProcess.kill();
-      await sharedHome.stopAnchors(FIRST_INSTANCE);
-      sharedHome.expireLeases();
+      await waitForFile(home, runId, "leader.json");
+      await owner.kill();
+      await home.stopAnchors(FIRST_INSTANCE);
+      home.expireLeases();
       return runId;
     },
     decision: { row: "detached-orphaned", action: "sweep" },
-    record: {
-      state: "exited",
-      ownerInstanceId: NEXT_INSTANCE,
-      emptiness: "proven",
-      exit: { reason: "ownership-escape", code: 6, signal: null, source: "leader-file" },
-      residueCount: 4,
-    },
-    alive: "nobody",
+    record: ended(
+      "ownership-escape",
+      "leader-file",
+      { code: 6, signal: null },
+      { ownerInstanceId: NEXT_INSTANCE, residueCount: 4 },
+    ),
   },
   {
-    name: "anchor dead, everybody gone, boundary empty: lost, and that is proven",
+    name: "all processes gone, the cgroup empty: lost and proven",
     tier: tiers.cgroup,
-    arrange: async (sharedHome, supervisorProcess) => {
-      const runId = await orphanRun(sharedHome, supervisorProcess);
-      await sharedHome.stopAnchors(FIRST_INSTANCE);
-      for (const one of sharedHome.tokenProcesses.ofRuns()) signalProcess(one, "SIGKILL");
-      await sharedHome.tokenProcesses.waitUntilGone(5_000);
+    arrange: async (home, owner) => {
+      const runId = await orphanRun(home, owner);
+      await home.stopAnchors(FIRST_INSTANCE);
+      await home.killStrays();
       return runId;
     },
     decision: { row: "swept", action: "lose" },
-    record: expectLost("proven"),
-    alive: "nobody",
+    record: lost("proven"),
   },
   {
-    name: "nothing verifiable: lost, unproven, nobody signalled, and it is said what is not known",
-    arrange: async (sharedHome, supervisorProcess) => {
-      const { runId, root } = await supervisorProcess.spawn(sharedHome.scenario, {
-        graceMs: ORPHAN_GRACE_MS,
-      });
-      await sharedHome.tokenProcesses.waitForAllRoles();
-      await supervisorProcess.kill();
-      await sharedHome.stopAnchors(FIRST_INSTANCE);
-      signalRecorded(root, "SIGKILL");
-      await waitUntilGone(root);
-      sharedHome.expireLeases();
-      return runId;
-    },
+    // All but the leader are alive.
+    name: "nothing verifiable: lost, unproven, nothing signalled",
+    arrange: async (home, owner) => killAll(home, owner, await liveRun(home, owner)),
     decision: { row: "unverifiable", action: "lose" },
-    record: expectLost("unproven", { detail: expect.stringContaining("nothing was signalled") as string }),
-    // All but the leader.
-    alive: "everybody",
-    end: (sharedHome) => sharedHome.killStrays(),
+    record: lost("unproven", "nothing was signalled"),
+    untouched: true,
+    end: (home) => home.killStrays(),
   },
   {
-    name: "stale lease with a missing process: lost, unproven",
-    arrange: async (sharedHome, supervisorProcess) => {
-      const { token } = sharedHome.tokenProcesses;
-      const { runId, root } = await supervisorProcess.spawn({
-        io: "pipe",
-        argv: ["sleep", `100001.${token}`],
-      });
-      await supervisorProcess.kill();
-      await sharedHome.stopAnchors(FIRST_INSTANCE);
-      signalRecorded(root, "SIGKILL");
-      await waitUntilGone(root);
-      sharedHome.expireLeases();
-      return runId;
+    name: "a stale lease of a missing process: lost, unproven",
+    arrange: async (home, owner) => {
+      const argv = ["sleep", `100001.${home.tokenProcesses.token}`];
+      return killAll(home, owner, await owner.spawn({ io: "pipe", argv }));
     },
     decision: { row: "unverifiable", action: "lose" },
-    record: expectLost("unproven"),
-    alive: "nobody",
+    record: lost("unproven"),
   },
 ];

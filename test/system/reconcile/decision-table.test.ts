@@ -6,52 +6,48 @@ import { decisionCases } from "./decision-cases.js";
 describe.concurrent("an open run", () => {
   for (const each of decisionCases)
     test(each.name, async ({ skip }) => {
-      const { tier = tiers.none, decision, record, told = 1 } = each;
+      const { tier = tiers.none, decision, record, settleMs = null, untouched = false } = each;
       if (tier.whyNot !== null) skip(tier.whyNot);
-      await using sharedHome = await SharedHome.open(tier);
-      const supervisorProcess = await sharedHome.supervisorProcess(FIRST_INSTANCE, {
-        settleMs: each.settleMs ?? null,
-      });
-      const runId = await each.arrange(sharedHome, supervisorProcess);
-      const owner = sharedHome.column(runId, "owner_instance_id");
-      const epoch = Number(sharedHome.column(runId, "lease_epoch"));
-      const before = sharedHome.survivors();
-      const next = await sharedHome.supervisor(each.by ?? NEXT_INSTANCE);
+      await using home = await SharedHome.open(tier);
+      const first = await home.supervisorProcess(FIRST_INSTANCE, { settleMs });
+      const runId = await each.arrange(home, first);
+      const owner = home.column(runId, "owner_instance_id");
+      const epoch = Number(home.column(runId, "lease_epoch"));
+      const before = home.survivors();
+      const next = await home.supervisor(each.by ?? NEXT_INSTANCE);
 
-      const first = await next.reconcile();
-      expect(first.decisions).toEqual(
-        told === 0 ? [] : [{ runId, why: expect.any(String) as string, ...decision }],
-      );
-      const ends = "state" in record && record.state === "exited";
-      if (ends) await sharedHome.ended(runId);
-      expect(await next.getRun(runId)).toMatchObject(record);
+      const { decisions } = await next.reconcile();
       const left = decision.action === "leave";
-      expect(sharedHome.reconcileDecisions(runId)).toEqual(
-        Array.from({ length: told }, () => ({
+      // A healthy run gets no decision and no event.
+      const isHealthy = decision.row === "healthy";
+      const why = expect.any(String) as string;
+      expect(decisions).toEqual(isHealthy ? [] : [{ runId, why, ...decision }]);
+      const ends = "state" in record && record.state === "exited";
+      if (ends) await home.ended(runId);
+      expect(await next.getRun(runId)).toMatchObject(record);
+      expect(home.reconcileDecisions(runId)).toEqual(
+        decisions.map((decided) => ({
           ...decision,
-          why: first.decisions[0]?.why,
+          why: decided.why,
           by: next.instanceId,
           from: owner,
           epoch: left ? epoch : epoch + 1,
           ...(left ? {} : { process: expect.any(String) as string }),
         })),
       );
-      expect(sharedHome.eventTypes(runId).filter((type) => type === "exit")).toHaveLength(ends ? 1 : 0);
-      if (left && told === 1) expect(sharedHome.problems.map(({ runId: of }) => of)).toEqual([runId]);
-      else expect(sharedHome.problems).toEqual([]);
+      expect(home.eventTypes(runId).filter((type) => type === "exit")).toHaveLength(ends ? 1 : 0);
+      expect(home.problems.map((problem) => problem.runId)).toEqual(left && !isHealthy ? [runId] : []);
+      // A process that was left alone was not even stopped.
+      expect(home.survivors()).toEqual(untouched ? before : []);
 
-      // Whoever was left alone was not even stopped.
-      expect(sharedHome.survivors()).toEqual(each.alive === "nobody" ? [] : before);
-
-      const once = sharedHome.dumpStore();
+      const after = home.dumpStore();
       const again = await next.reconcile();
-      expect(again.decisions).toEqual(left ? first.decisions : []);
-      expect(again.runs).toEqual([]);
-      expect(sharedHome.dumpStore()).toEqual(once);
+      expect(again).toEqual({ decisions: left ? decisions : [], runs: [] });
+      expect(home.dumpStore()).toEqual(after);
 
-      await each.end?.(sharedHome, supervisorProcess, next, runId);
-      await sharedHome.ended(runId);
-      expect(sharedHome.eventTypes(runId).filter((type) => type === "exit")).toHaveLength(1);
-      await sharedHome.stopAllRuns(next);
+      await each.end?.(home, first, next, runId);
+      await home.ended(runId);
+      expect(home.eventTypes(runId).filter((type) => type === "exit")).toHaveLength(1);
+      await home.stopAllRuns(next);
     });
 });

@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import type { PsRow } from "../../../src/cli/runs/ps.js";
 import { BackgroundGateway } from "../../support/cli/background-gateway.js";
 import { findByCommandLine } from "../../support/live-processes.js";
 import { waitFor } from "../../support/wait-for.js";
@@ -9,17 +10,16 @@ test("holdfast service adopt, of a process and of a run", async () => {
   const find = (number: number) => findByCommandLine(`sleep\0${number}`)[0];
   await waitFor("all are there", () => find(7311) !== undefined && find(7312) !== undefined);
   const sleeper = find(7311);
-  const egg = sleeper?.parentPid ?? 0;
+  const parent = sleeper?.parentPid ?? 0;
 
-  const { code, stdout, stderr } = await gatewayFixture.holdfast("service", "adopt", String(egg));
+  const { code, stdout, stderr } = await gatewayFixture.holdfast("service", "adopt", String(parent));
   expect({ code, stdout }).toEqual({ code: 0, stdout: expect.stringMatching(/^run_\w{12}\n$/) as string });
   expect(stderr).toContain(`its stdout is a pipe of ${run}`);
   const service = stdout.trim();
 
-  const shown =
-    await gatewayFixture.json<{ record: { runId: string }; processes: { command: string }[] }[]>("ps");
+  const rows = await gatewayFixture.json<PsRow[]>("ps");
   const processes = Object.fromEntries(
-    shown.map((each) => [each.record.runId, each.processes.map(({ command }) => command)]),
+    rows.map((row) => [row.runId, row.processes.map(({ command }) => command)]),
   );
   expect(processes).toEqual({ [run]: ["sh", "sleep"], [service]: ["sh", "sleep"] });
   expect((await gatewayFixture.holdfast("runs", "show", service)).stdout).not.toContain(
@@ -29,7 +29,7 @@ test("holdfast service adopt, of a process and of a run", async () => {
   expect(who.runId).toBe(service);
 
   // It is the first process of a run now.
-  expect(await gatewayFixture.holdfast("service", "adopt", String(egg))).toMatchObject({
+  expect(await gatewayFixture.holdfast("service", "adopt", String(parent))).toMatchObject({
     code: 2,
     stdout: "",
   });

@@ -1,6 +1,7 @@
 import { once } from "node:events";
 import { createServer } from "node:net";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import type { PsRow } from "../../../src/cli/runs/ps.js";
 import { startGateway } from "../../../src/gateway/start.js";
 import { BackgroundGateway } from "../../support/cli/background-gateway.js";
 import { cliPath } from "../../support/cli/cli-fixture.js";
@@ -17,19 +18,13 @@ function serve(port: number, ...command: readonly string[]): readonly string[] {
   return ["run", "--service", "--port", String(port), "--grace", "200ms", "--", ...command];
 }
 
-interface Shown {
-  readonly record: { readonly runId: string };
-  readonly health: string | null;
-  readonly ports: readonly number[];
-}
-
-async function health(runId: string): Promise<Pick<Shown, "health" | "ports"> | undefined> {
-  const shown = await gatewayFixture.json<Shown[]>("ps");
-  const { health: state = null, ports = [] } = shown.find(({ record }) => record.runId === runId) ?? {};
+async function health(wanted: string): Promise<Pick<PsRow, "health" | "ports">> {
+  const rows = await gatewayFixture.json<PsRow[]>("ps");
+  const { health: state = null, ports = [] } = rows.find(({ runId }) => runId === wanted) ?? {};
   return { health: state, ports };
 }
 
-/** Each is several programs that start, on few cores. */
+/** Each test starts several programs. */
 vi.setConfig({ testTimeout: 60_000 });
 
 describe("holdfast run --service --port", () => {
@@ -108,13 +103,13 @@ describe("holdfast run --service --port", () => {
 
   test("Ctrl-C during the wait stops it", async () => {
     const port = await freePort();
-    const before = new Set((await gatewayFixture.json<Shown[]>("ps")).map(({ record }) => record.runId));
+    const before = new Set((await gatewayFixture.json<PsRow[]>("ps")).map(({ runId }) => runId));
     const { child, finished } = gatewayFixture.start(...serve(port, "sleep", "7101"));
     let runId = "";
     await waitFor("it runs, and is waited for", async () => {
-      const shown = await gatewayFixture.json<Shown[]>("service", "list");
-      const fresh = shown.find(({ record }) => !before.has(record.runId));
-      runId = fresh?.record.runId ?? "";
+      const rows = await gatewayFixture.json<PsRow[]>("service", "list");
+      const fresh = rows.find((row) => !before.has(row.runId));
+      runId = fresh?.runId ?? "";
       return fresh?.health === "starting";
     });
     child.kill("SIGINT");

@@ -16,13 +16,13 @@ import type { Supervisor } from "../../../src/supervisor/api.js";
 import { createSupervisor } from "../../../src/supervisor/supervisor.js";
 import type { SpawnHome, SpawnStep } from "./spawn-fixture.js";
 
-/** Called in the midst of a spawn, before anything else can happen in this process. */
+/** Called during a spawn, before anything else happens in this process. */
 export type Interruption = (step: SpawnStep, runId: string) => void;
 
-/** START is seen on the wire, where only the run's id tells whose it is. */
+/** By run id: START is intercepted on the wire, where only the id identifies the run. */
 const interruptions = new Map<string, Interruption>();
 
-/** A supervisor on real parts, each of whose spawn steps is announced. */
+/** A supervisor with real parts that announces each step of a spawn. */
 export async function interruptedSupervisor(home: SpawnHome, interrupt: Interruption): Promise<Supervisor> {
   const { storePath } = await openStateDirectory(home.path);
   const instanceDir = join(home.path, "instances", home.instanceId);
@@ -100,7 +100,7 @@ function boundProperty(target: object, name: string | symbol): unknown {
   return typeof value === "function" ? (value.bind(target) as unknown) : value;
 }
 
-/** START is inside the host: it is seen on its way out, and announced when the kernel has it. */
+/** The host sends START itself: it is intercepted at the socket, and announced when the kernel has it. */
 export function interceptStarts(): void {
   const write = Reflect.get(Duplex.prototype, "write") as (...args: unknown[]) => boolean;
   const value = function (this: Socket, chunk: unknown, ...rest: unknown[]): boolean {
@@ -110,7 +110,7 @@ export function interceptStarts(): void {
   };
   Object.defineProperty(Socket.prototype, "write", { configurable: true, writable: true, value });
   onTestFinished(() => {
-    // What it hides is the stream's own.
+    // The method of the stream's prototype applies again.
     Reflect.deleteProperty(Socket.prototype, "write");
   });
 }
@@ -120,7 +120,7 @@ export function parentOf(pid: number): number {
   return Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[1]);
 }
 
-/** The anchor of a run that has not answered yet: a child of the launcher that says so in its arguments. */
+/** The anchor of a run that has not answered yet: the child of the launcher that has the run id in its arguments. */
 export function findAnchorOf(runId: string, launcher: number): number | null {
   const until = performance.now() + 50;
   while (performance.now() < until) {

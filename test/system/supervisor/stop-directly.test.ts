@@ -5,8 +5,9 @@ import { systemClock } from "../../../src/async/clock.js";
 import { defaults } from "../../../src/defaults.js";
 import { observeMachineIdentity } from "../../../src/home/machine-identity.js";
 import type { RunRecord } from "../../../src/model/run.js";
-import { type DirectStopOutcome, stopDirectly } from "../../../src/supervisor/stop/stop-directly.js";
+import { type DirectStopOutcome, stopDirectly } from "../../../src/supervisor/stop/stop.js";
 import { RecoveryFixture } from "../../support/cli/recovery-fixture.js";
+import { scaled } from "../../support/machine-speed.js";
 import { findProcessesOfRun, plantLookalike } from "../../support/supervisor/real-supervisor.js";
 import {
   isDead,
@@ -16,7 +17,6 @@ import {
   type SilencingMethod,
   whyNotSilenceable,
 } from "../../support/supervisor/silent-anchor.js";
-import { scaled } from "../../support/machine-speed.js";
 import { waitFor } from "../../support/wait-for.js";
 
 const TREE = "setsid sleep 2801 & sleep 2802 & echo up; wait";

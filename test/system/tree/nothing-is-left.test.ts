@@ -1,10 +1,9 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { setTimeout } from "node:timers/promises";
-import { afterAll, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import type { RunEvent } from "../../../src/model/run-event.js";
 import type { RunExit, RunIo, RunRecord } from "../../../src/model/run.js";
-import type { ProcessIdentity } from "../../../src/model/process.js";
 import type { CommandInput, SpawnOptions } from "../../../src/supervisor/api.js";
 import {
   TokenProcesses,
@@ -21,35 +20,30 @@ import {
   type SandboxUser,
 } from "../../support/sandbox.js";
 import { LibraryProcess } from "../../support/supervisor/library-process.js";
+import { signalRecorded } from "../../support/supervisor/shared-home.js";
 import { scaled } from "../../support/machine-speed.js";
 
 const graceMs = 250;
 const ownerLossMs = 250;
-/** What a loaded machine may take beyond grace and owner loss. */
+/** Time of a loaded machine beyond grace period and owner loss. */
 const slackMs = 5_000;
 
-interface Play {
-  readonly supervised: LibraryProcess;
-  readonly record: RunRecord;
-  readonly crowd: TokenProcesses;
-}
-
-/** One way for a run to end, and what the record must say of it. */
+/** One way for a run to end, and its expected record. */
 interface End {
   readonly name: string;
   readonly options?: SpawnOptions;
-  bring(play: Play): Promise<void> | void;
-  /** The supervising process is gone afterwards; another one must find out. */
+  cause(libraryProcess: LibraryProcess, record: RunRecord): Promise<void> | void;
+  /** The supervising process is gone afterwards; the next one records the end. */
   readonly orphaned?: true;
   readonly exit: Partial<RunExit>;
-  /** Who is on record as having outlived the leader. Null: the anchor that would have noted it was killed. */
+  /** The recorded processes that outlived the leader. Null: the anchor was killed and recorded none. */
   readonly residue: Readonly<Record<RunIo, readonly ProcessRole[]>> | null;
   /** Types of the events from the moment of the end, in order. */
   readonly events: readonly RunEvent["type"][];
 }
 
-const onlyTheDeaf = { pipe: ["deaf"], pty: ["deaf"] } as const;
-/** A terminal hangs up on the leader's group when it ends: the plain child is gone by then. */
+const onlyTermIgnoring = { pipe: ["deaf"], pty: ["deaf"] } as const;
+/** When the leader ends, its terminal hangs up, which ends the plain child. */
 const allButTheLeader = {
   pipe: ["plain", "deaf", "session", "daemon"],
   pty: ["deaf", "session", "daemon"],
@@ -58,30 +52,30 @@ const allButTheLeader = {
 const ends: readonly End[] = [
   {
     name: "cancel",
-    bring: ({ supervised: libraryProcess }) => libraryProcess.cancel({ actor: "test:me", requestId: "r1" }),
+    cause: (libraryProcess) => libraryProcess.cancel({ actor: "test:me", requestId: "r1" }),
     exit: { reason: "manual-cancel", actor: "test:me", code: null, signal: "SIGTERM", source: "anchor" },
-    residue: onlyTheDeaf,
+    residue: onlyTermIgnoring,
     events: ["cancel", "cleanup", "exit"],
   },
   {
     name: "overall timeout",
     options: { timeoutMs: 1_500 },
-    bring: () => {},
+    cause: () => {},
     exit: { reason: "overall-timeout", actor: "deadline", code: null, signal: "SIGTERM", source: "anchor" },
-    residue: onlyTheDeaf,
+    residue: onlyTermIgnoring,
     events: ["cancel", "cleanup", "exit"],
   },
   {
     name: "no-output timeout",
     options: { noOutputTimeoutMs: 1_200 },
-    bring: () => {},
+    cause: () => {},
     exit: { reason: "no-output-timeout", actor: "deadline", code: null, signal: "SIGTERM", source: "anchor" },
-    residue: onlyTheDeaf,
+    residue: onlyTermIgnoring,
     events: ["cancel", "cleanup", "exit"],
   },
   {
     name: "leader exits, escapes fail",
-    bring: ({ supervised: libraryProcess }) => libraryProcess.write("exit 7\n"),
+    cause: (libraryProcess) => libraryProcess.write("exit 7\n"),
     exit: { reason: "ownership-escape", actor: "", code: 7, signal: null, source: "anchor" },
     residue: allButTheLeader,
     events: ["escape", "cleanup", "exit"],
@@ -89,37 +83,37 @@ const ends: readonly End[] = [
   {
     name: "leader exits, escapes are swept",
     options: { onEscape: "sweep" },
-    bring: ({ supervised: libraryProcess }) => libraryProcess.write("exit 7\n"),
+    cause: (libraryProcess) => libraryProcess.write("exit 7\n"),
     exit: { reason: "exit", actor: "", code: 7, signal: null, source: "anchor" },
     residue: allButTheLeader,
     events: ["escape", "cleanup", "exit"],
   },
   {
     name: "SIGKILL of the leader",
-    bring: ({ record }) => signalProcess(known(record.root), "SIGKILL"),
+    cause: (_, record) => signalRecorded(record.root, "SIGKILL"),
     exit: { reason: "ownership-escape", actor: "", code: null, signal: "SIGKILL", source: "anchor" },
     residue: allButTheLeader,
     events: ["escape", "cleanup", "exit"],
   },
   {
     name: "SIGKILL of the supervisor",
-    bring: ({ supervised: libraryProcess }) => libraryProcess.kill(),
+    cause: (libraryProcess) => libraryProcess.kill(),
     orphaned: true,
     exit: { reason: "owner-lost", actor: "anchor", code: null, signal: "SIGTERM", source: "exit-file" },
-    residue: onlyTheDeaf,
+    residue: onlyTermIgnoring,
     events: ["reconcile", "cleanup", "exit"],
   },
   {
     name: "SIGKILL of the anchor",
-    bring: ({ record }) => signalProcess(known(record.anchor), "SIGKILL"),
+    cause: (_, record) => signalRecorded(record.anchor, "SIGKILL"),
     exit: { reason: "lost", actor: "", code: null, signal: null, source: "none" },
     residue: null,
     events: ["cleanup", "exit"],
   },
   {
     name: "SIGKILL of both",
-    bring: async ({ supervised: libraryProcess, record }) => {
-      signalProcess(known(record.anchor), "SIGKILL");
+    cause: async (libraryProcess, record) => {
+      signalRecorded(record.anchor, "SIGKILL");
       await libraryProcess.kill();
     },
     orphaned: true,
@@ -129,7 +123,7 @@ const ends: readonly End[] = [
   },
   {
     name: "SIGTERM to the anchor",
-    bring: ({ record }) => signalProcess(known(record.anchor), "SIGTERM"),
+    cause: (_, record) => signalRecorded(record.anchor, "SIGTERM"),
     exit: {
       reason: "manual-cancel",
       actor: `signal:TERM pid:${process.pid}`,
@@ -137,7 +131,7 @@ const ends: readonly End[] = [
       signal: "SIGTERM",
       source: "anchor",
     },
-    residue: onlyTheDeaf,
+    residue: onlyTermIgnoring,
     events: ["cancel", "cleanup", "exit"],
   },
 ];
@@ -169,9 +163,6 @@ const matrix = [
   ...inPlaces.flatMap(([user, tier]) => someEnds.map((end) => ({ end, io: "pipe" as const, user, tier }))),
 ];
 
-/** Survivors by row (end) and column (who, where, how). */
-const seen = new Map<string, Map<string, number>>();
-
 describe.concurrent("nothing is left", () => {
   test.for(matrix.map((each) => [each.end.name, each.io, each.user.name, each.tier.name, each] as const))(
     "after %s: %s, %s, tier %s",
@@ -190,37 +181,31 @@ describe.concurrent("nothing is left", () => {
           ...end.options,
         },
       );
-      const cast = await tokenProcesses.waitForAllRoles();
-      expect(cast.get("leader")?.pid).toBe(record.root?.pid);
+      const roles = await tokenProcesses.waitForAllRoles();
+      expect(roles.get("leader")?.pid).toBe(record.root?.pid);
       const began = performance.now();
-      await end.bring({ supervised: libraryProcess, record, crowd: tokenProcesses });
+      await end.cause(libraryProcess, record);
 
       if (end.orphaned === true) {
         await tokenProcesses.waitUntilGone(graceMs + ownerLossMs + slackMs);
-        note(end, io, user, tier, tokenProcesses.ofRuns().length);
         await using successor = await LibraryProcess.open(sandbox);
         successor.order("recover");
         await successor.receive("recovered");
-        await checkFacts(successor, tokenProcesses, cast, { end, io, tier });
+        await checkFacts(successor, tokenProcesses, roles, { end, io, tier });
       } else {
         const ended = (await libraryProcess.receive("ended")).record;
-        // At once, without patience: `proven` is said of this very moment.
-        const survivors = tokenProcesses.ofRuns();
-        note(end, io, user, tier, survivors.length);
-        expect(survivors).toEqual([]);
+        // At once: `proven` means this moment.
+        expect(tokenProcesses.ofRuns()).toEqual([]);
         expect(performance.now() - began).toBeLessThan(scaled(2_000 + graceMs + slackMs));
         expect(ended).toMatchObject({ runId: record.runId, state: "exited" });
-        await checkFacts(libraryProcess, tokenProcesses, cast, { end, io, tier });
+        await checkFacts(libraryProcess, tokenProcesses, roles, { end, io, tier });
       }
       expect(tokenProcesses.missingBystanders(), "the bystander").toEqual([]);
     },
   );
-
-  afterAll(() => console.log(table()));
 });
 
-/** What a machine that cannot find survivors would say of the usual way, this suite must contradict. */
-test("the usual way, a signal to the process group, leaves survivors, and they are found", async () => {
+test("control: a signal to the process group leaves survivors, and this test finds them", async () => {
   await using sandbox = Sandbox.create({ name: "anybody", uid: null, whyNot: null }, tiers.none);
   await using tokenProcesses = await TokenProcesses.withScenario(sandbox);
   const leader = spawn("sh", [scenarioScript, tokenProcesses.token], {
@@ -228,7 +213,7 @@ test("the usual way, a signal to the process group, leaves survivors, and they a
     stdio: ["pipe", "ignore", "ignore"],
   });
   const ended = once(leader, "exit");
-  const cast = await tokenProcesses.waitForAllRoles();
+  const roles = await tokenProcesses.waitForAllRoles();
   const group = -(leader.pid ?? Number.NaN);
   process.kill(group, "SIGTERM");
   await ended;
@@ -236,7 +221,7 @@ test("the usual way, a signal to the process group, leaves survivors, and they a
   process.kill(group, "SIGKILL");
   await setTimeout(graceMs);
   const survivors = tokenProcesses.ofRuns();
-  expect(pids(survivors)).toEqual(new Set([cast.get("session")?.pid, cast.get("daemon")?.pid]));
+  expect(pids(survivors)).toEqual(new Set([roles.get("session")?.pid, roles.get("daemon")?.pid]));
   expect(tokenProcesses.missingBystanders()).toEqual([]);
   for (const survivor of survivors) signalProcess(survivor, "SIGKILL");
   await tokenProcesses.waitUntilGone(slackMs);
@@ -245,7 +230,7 @@ test("the usual way, a signal to the process group, leaves survivors, and they a
 async function checkFacts(
   libraryProcess: LibraryProcess,
   tokenProcesses: TokenProcesses,
-  cast: ReadonlyMap<ProcessRole, LiveProcess>,
+  roles: ReadonlyMap<ProcessRole, LiveProcess>,
   { end, io, tier }: { end: End; io: RunIo; tier: SandboxTier },
 ): Promise<void> {
   const { runs, events } = await libraryProcess.list();
@@ -255,17 +240,17 @@ async function checkFacts(
   expect(run?.tier).toMatch(tier.recorded);
   const inCgroup = run?.tier?.startsWith("cgroup") === true;
   expect(run?.boundary?.cgroup !== null).toBe(inCgroup);
-  // A weaker boundary is never silent.
+  // A weaker boundary always has a note.
   expect(run?.boundary?.note === null).toBe(inCgroup);
 
   const residue = run?.residue ?? [];
   const expected = (end.residue?.[io] ?? []).map((role) => ({
-    pid: cast.get(role)?.pid ?? 0,
-    startTime: cast.get(role)?.startTime ?? 0,
+    pid: roles.get(role)?.pid ?? 0,
+    startTime: roles.get(role)?.startTime ?? 0,
     kind: role === "plain" || role === "deaf" ? "background" : "detached",
     command: "sleep",
   }));
-  // Without pidfds only the anchor's own children can be signalled: others may outlive their leader until they are its.
+  // Without pidfds only the anchor's own children can be signalled, so other processes may outlive the leader.
   const numbersOnly = run?.tier?.endsWith("number") === true;
   if (numbersOnly) expect(residue).toEqual(expect.arrayContaining(expected));
   else expect(byPid(residue)).toEqual(byPid(expected));
@@ -279,7 +264,7 @@ async function checkFacts(
   const { reason, actor, code } = end.exit;
   expect(events.at(-1)).toMatchObject({
     type: "exit",
-    rootPid: cast.get("leader")?.pid,
+    rootPid: roles.get("leader")?.pid,
     data: { reason, actor, code, emptiness: "proven" },
   });
   for (const event of events) {
@@ -289,7 +274,9 @@ async function checkFacts(
         end.residue === null ? { survivors: 0 } : { residue: residue.length, survivors: 0 },
       );
     if (event.type === "escape" && end.events.includes("escape"))
-      expect(pids(event.data.residue)).toEqual(new Set([cast.get("session")?.pid, cast.get("daemon")?.pid]));
+      expect(pids(event.data.residue)).toEqual(
+        new Set([roles.get("session")?.pid, roles.get("daemon")?.pid]),
+      );
   }
   if (end.residue !== null) expect(events.at(-1)?.descendants).toBeGreaterThanOrEqual(4);
 
@@ -298,32 +285,10 @@ async function checkFacts(
   expect(tokenProcesses.ofRuns()).toEqual([]);
 }
 
-function pids(people: readonly { readonly pid: number }[]): Set<number | undefined> {
-  return new Set(people.map(({ pid }) => pid));
+function pids(processes: readonly { readonly pid: number }[]): Set<number | undefined> {
+  return new Set(processes.map(({ pid }) => pid));
 }
 
-function byPid<Person extends { readonly pid: number }>(residue: readonly Person[]): readonly Person[] {
+function byPid<Process extends { readonly pid: number }>(residue: readonly Process[]): readonly Process[] {
   return residue.toSorted((one, other) => one.pid - other.pid);
-}
-
-function known(identity: ProcessIdentity | null): ProcessIdentity {
-  if (identity === null) throw new Error("its identity is not on record");
-  return identity;
-}
-
-function note(end: End, io: RunIo, user: SandboxUser, tier: SandboxTier, survivors: number): void {
-  const row = seen.get(end.name) ?? new Map<string, number>();
-  row.set(`${user.name}, ${tier.name}, ${io}`, survivors);
-  seen.set(end.name, row);
-}
-
-function table(): string {
-  const columns = [...new Set(matrix.map(({ user, tier, io }) => `${user.name}, ${tier.name}, ${io}`))];
-  const legend = columns.map((column, at) => `  ${String.fromCodePoint(65 + at)}  ${column}`);
-  const lines = ends.map(({ name }) => {
-    const cells = columns.map((column) => String(seen.get(name)?.get(column) ?? "-"));
-    return `${name.padEnd(34)}${cells.join("  ")}`;
-  });
-  const head = " ".repeat(34) + columns.map((_, at) => String.fromCodePoint(65 + at)).join("  ");
-  return ["survivors (-: not tried)", head, ...lines, "", ...legend].join("\n");
 }

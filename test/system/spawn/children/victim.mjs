@@ -1,8 +1,8 @@
 // A supervising process that kills itself at one step of its spawns:
 //   node victim.mjs <home> <instanceId> <step> <spawns> <ownerLossMs> <script>
-// Each spawn goes as far as the step and no further; the last one to get there kills the process.
-// The steps are those of ../steps.ts; `random:<share>` is at that share of the time a spawn may take, by another
-// thread's clock. With `:cold` there is no launcher yet.
+// Each spawn stops at the step; the last one to reach it kills the process. The steps are SPAWN_STEPS;
+// `random:<share>` kills at that share of the duration of a spawn, by the clock of another thread. With `:cold` there
+// is no launcher yet.
 import { mkdirSync } from "node:fs";
 import { Socket } from "node:net";
 import { join } from "node:path";
@@ -24,7 +24,7 @@ const START = 2;
 let armed = false;
 let arrived = 0;
 
-/** Who gets to the step stays there. */
+/** A spawn that reaches the step never continues. */
 async function reached(here) {
   if (!armed || here !== step) return;
   arrived += 1;
@@ -41,10 +41,10 @@ const store = await openSqliteStore({ path: storePath, eventsKept: 1000, busyMs:
 const host = await openNativeHost({ home, instanceId, instanceDir, incarnation: "victim", machine });
 
 const supervisor = createSupervisor({ home, instanceId, store: mortalStore(), host: mortalHost() });
-/** Ten milliseconds are many times a spawn on a calm machine; a busy one takes its time. */
+/** Ten milliseconds are several spawns on a quiet machine. */
 let range = 10;
 if (!step.endsWith(":cold")) {
-  // With a launcher that is there, the steps follow each other closely.
+  // With a running launcher, the steps follow each other closely.
   await warmUp(1);
   const began = performance.now();
   if (step.startsWith("random")) await warmUp(Number(spawns));
@@ -63,7 +63,7 @@ const spawned = Array.from({ length: Number(spawns) }, async () => {
   await reached("running");
 });
 await Promise.all(spawned);
-// Only a late clock gets here.
+// Reached only if the clock of the other thread is late.
 setInterval(() => lock, 1000);
 
 async function warmUp(count) {
@@ -97,7 +97,7 @@ function mortalHost() {
       if (name !== "start") return bound(target, name);
       return async (spec) => {
         const link = await target.start(spec);
-        // START was seen on its way out; its answer is not for us.
+        // The answer to START is never received.
         if (armed && step === "asked") await new Promise(() => {});
         await reached("welcomed");
         return mortalLink(link);
@@ -133,7 +133,7 @@ function bound(target, name) {
   return typeof value === "function" ? value.bind(target) : value;
 }
 
-/** START is inside the host: it is seen on its way out, and acted on when the kernel has it. */
+/** The host sends START itself: it is intercepted at the socket, and the step is reached when the kernel has it. */
 function watchStart() {
   // oxlint-disable-next-line typescript/unbound-method -- called with its socket below
   const { write } = Socket.prototype;
