@@ -64,4 +64,4 @@ export type { EventFilter, RunFilter } from "./store/runs/store.js";
 export * from "./errors.js";
 export { createClient, GatewayError, type ClientOptions, type GatewayClient } from "./api/client.js";
 export { defaults, watchdogProfiles } from "./defaults.js";
-export { noOutputLimit, type WatchdogProfile } from "./agents/watchdog.js";
+export { noOutputLimit, type WatchdogProfile } from "./agents/command-line.js";

@@ -1,3 +1,8 @@
+import type { AgentEntry } from "../config/agents.js";
+import { BadInput } from "../errors.js";
+import type { AcpSession } from "../model/acp.js";
+import { cleanEnvironment } from "../sessions/exec-environment.js";
+import type { Sessions } from "../sessions/sessions.js";
 import { redactArguments } from "../text/redact.js";
 
 /** The backend of ACP agents, in the records of their runs and sessions. */
@@ -27,4 +32,82 @@ export function storableArgv(argv: readonly string[], byOperator: boolean): read
   // The gateway's PATH may lead to another program than the one that the session was allowed to start.
   if (!byOperator && argv[0]?.includes("/") !== true) return null;
   return JSON.stringify(redactArguments(argv)) === JSON.stringify(argv) ? argv : null;
+}
+
+export interface RequestedAgentCommand {
+  /** An agent of the catalogue; otherwise `argv` is a command that speaks ACP. */
+  readonly agent?: string | undefined;
+  readonly argv?: readonly string[] | undefined;
+  /** The caller's environment. Not stored: after a restart of the gateway, an agent gets the gateway's. */
+  readonly environment?: Readonly<Record<string, string>> | undefined;
+  /** The absolute path that the exec rules allowed. Default: the first word of the command line. */
+  readonly executable?: string | undefined;
+}
+
+/** The commands of agents: as requested, and for a restart as far as they are known. */
+export class AgentCommands {
+  readonly #agents: ReadonlyMap<string, AgentEntry>;
+  readonly #sessions: Pick<Sessions, "issueRunToken" | "bindToken">;
+  readonly #passEnv: readonly string[];
+  /** Commands that callers gave this process, with their environment; by session. */
+  readonly #fromCaller = new Map<string, AgentCommand>();
+
+  /** `passEnv`: variables that the config passes to runs of sessions. */
+  constructor(
+    agents: ReadonlyMap<string, AgentEntry>,
+    sessions: Pick<Sessions, "issueRunToken" | "bindToken">,
+    passEnv: readonly string[],
+  ) {
+    this.#agents = agents;
+    this.#sessions = sessions;
+    this.#passEnv = passEnv;
+  }
+
+  /** Throws if there is no such agent. */
+  resolve({ agent, argv, environment, executable }: RequestedAgentCommand): AgentCommand {
+    if ((agent === undefined) === (argv === undefined))
+      throw new BadInput("agent", "give either the name of an agent or a command; nothing was started");
+    const known = this.#lookup(agent ?? null, argv ?? null);
+    if (known !== null)
+      return {
+        ...known,
+        ...(executable === undefined ? {} : { executable }),
+        inherit: environment ?? known.inherit,
+      };
+    throw new BadInput(
+      "agent",
+      `there is no ACP agent ${JSON.stringify(agent)}; \`holdfast agents list\` shows the agents. Nothing was started`,
+    );
+  }
+
+  /** The command with a token of the session, for requests of the agent to the gateway. Null: no longer known. */
+  async forRestart({ sessionId, agent, argv }: AcpSession): Promise<AgentCommand | null> {
+    const known = this.#fromCaller.get(sessionId) ?? this.#lookup(agent, argv);
+    if (known === null) return null;
+    const token = await this.#sessions.issueRunToken(sessionId);
+    return token === null ? known : { ...known, env: { ...known.env, HOLDFAST_TOKEN: token } };
+  }
+
+  /** Binds the token of the command to this run; null: no run was started. Never rejects: a token without a run expires. */
+  async bindToken(command: AgentCommand | null, runId: string | null): Promise<void> {
+    const token = command?.env?.["HOLDFAST_TOKEN"];
+    if (token !== undefined) await this.#sessions.bindToken(token, runId).catch(() => undefined);
+  }
+
+  /** The first command of a session stays. */
+  remember(sessionId: string, command: AgentCommand): void {
+    if (!this.#fromCaller.has(sessionId)) this.#fromCaller.set(sessionId, command);
+  }
+
+  forget(sessionId: string): void {
+    this.#fromCaller.delete(sessionId);
+  }
+
+  #lookup(agent: string | null, argv: readonly string[] | null): AgentCommand | null {
+    const entry = agent === null ? undefined : this.#agents.get(agent);
+    const passEnv = [...this.#passEnv, ...(entry?.passEnv ?? [])];
+    const given = { inherit: cleanEnvironment(passEnv), passEnv };
+    if (entry?.acp !== undefined) return { argv: entry.acp.argv, env: entry.env, ...given };
+    return argv === null ? null : { argv, env: {}, ...given };
+  }
 }

@@ -1,12 +1,11 @@
 import { setImmediate } from "node:timers/promises";
-import type { Survivor } from "../model/process.js";
 import { NotFound } from "../errors.js";
 import type { AcpPermissionRequest, AcpSession, AcpTurn } from "../model/acp.js";
+import type { Survivor } from "../model/process.js";
 import { OPEN_RUN_STATES } from "../model/run.js";
 import { type ApprovalQuestion, assertAnswersQuestion } from "../sessions/approval-question.js";
 import type { Run } from "../supervisor/api.js";
-import { ACP_BACKEND } from "./agent-command.js";
-import type { AgentCommands } from "./agent/agent-commands.js";
+import { ACP_BACKEND, type AgentCommands } from "./agent-command.js";
 import { type VerifiedProcessTree, verifyProcessTree } from "./agent/process-tree.js";
 import { AGENT_LABEL, TERMINAL_BACKEND } from "./client/terminals.js";
 import { type EnsuredSession, ensureSession, type EnsureSessionRequest } from "./ensure-session.js";

@@ -10,8 +10,13 @@ import type { AcpMode, AcpSession, PermissionRule, ReapPolicy } from "../model/a
 import type { SessionRecord } from "../model/session.js";
 import type { SessionOptions } from "../sessions/sessions.js";
 import { displayCommand } from "../text/redact.js";
-import { ACP_BACKEND, type AgentCommand, executedArgv, storableArgv } from "./agent-command.js";
-import type { RequestedAgentCommand } from "./agent/agent-commands.js";
+import {
+  ACP_BACKEND,
+  type AgentCommand,
+  executedArgv,
+  type RequestedAgentCommand,
+  storableArgv,
+} from "./agent-command.js";
 import type { SessionRegistry } from "./session-registry.js";
 
 export interface EnsureSessionRequest extends RequestedAgentCommand {

@@ -11,7 +11,7 @@ import type { GatewayStore } from "../store/gateways/store.js";
 import type { MessageStore } from "../store/messages/store.js";
 import type { ReadStore } from "../store/store.js";
 import type { Supervisor } from "../supervisor/api.js";
-import { AgentCommands } from "./agent/agent-commands.js";
+import { AgentCommands } from "./agent-command.js";
 import { type AcpLimits, defaultAcpLimits } from "./limits.js";
 import { SessionWriter } from "./session-writer.js";
 import { SessionRunner, type SessionRunnerDeps } from "./session/session-runner.js";

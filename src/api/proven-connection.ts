@@ -3,10 +3,9 @@ import { connect, Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { defaults } from "../defaults.js";
 import { GatewayNotProven, HoldfastError } from "../errors.js";
-import { hashSessionToken } from "../sessions/session-token.js";
 import { requireOwnSocket } from "../home/path-trust.js";
-import { GatewayError, type ErrorResponse } from "./error-response.js";
-import { isOperatorToken } from "../sessions/requester.js";
+import { hashSessionToken, isOperatorToken } from "../sessions/requester.js";
+import { type ErrorResponse, GatewayError } from "./error-response.js";
 import {
   CHALLENGE_PATH,
   clientProof,

@@ -1,8 +1,15 @@
+import type { ChannelEntry } from "../config/channels.js";
 import { InboxFull, SessionClosed } from "../errors.js";
 import type { Notification } from "../model/outbox.js";
 import type { SessionHistory } from "../sessions/history.js";
 import { type Deliver, DeliveryFailed, type DeliveryReceipt } from "../tasks/delivery.js";
+import { type Bell, bellChannel } from "./bell.js";
 import type { Channel } from "./channel.js";
+import { commandChannel, type Spawner } from "./command.js";
+import { desktopChannel } from "./desktop.js";
+import { slackChannel } from "./slack.js";
+import { telegramChannel } from "./telegram.js";
+import { webhookChannel } from "./webhook.js";
 
 /** The actor of notifications in a session's history. */
 const INBOX_ACTOR = "tasks";
@@ -41,5 +48,36 @@ async function putIntoInbox(
     // Not permanent: the inbox may have room at the next attempt.
     if (error instanceof InboxFull) throw new DeliveryFailed(error.message, { cause: error });
     throw error;
+  }
+}
+
+export interface ChannelDeps {
+  /** For channels that are programs. */
+  readonly supervisor: Spawner;
+  readonly bell: Bell;
+}
+
+/** The channels of the config, by name. Nothing is connected or resolved before the first delivery. */
+export function openChannels(
+  entries: Readonly<Record<string, ChannelEntry>>,
+  deps: ChannelDeps,
+): ReadonlyMap<string, Channel> {
+  return new Map(Object.entries(entries).map(([name, entry]) => [name, createChannel(name, entry, deps)]));
+}
+
+function createChannel(name: string, entry: ChannelEntry, { supervisor, bell }: ChannelDeps): Channel {
+  switch (entry.kind) {
+    case "webhook":
+      return webhookChannel(entry);
+    case "telegram":
+      return telegramChannel(entry);
+    case "slack":
+      return slackChannel(entry);
+    case "command":
+      return commandChannel(name, entry, supervisor);
+    case "desktop":
+      return desktopChannel(name, entry, supervisor);
+    case "bell":
+      return bellChannel(bell);
   }
 }

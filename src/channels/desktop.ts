@@ -1,11 +1,10 @@
+import type { ChannelEntryOf } from "../config/channels.js";
 import { defaults } from "../defaults.js";
-import { sanitizeLine, sanitizeText } from "../text/sanitize.js";
 import type { Notification } from "../model/outbox.js";
+import { sanitizeLine, sanitizeText } from "../text/sanitize.js";
 import { truncate } from "../text/truncate.js";
 import type { Channel } from "./channel.js";
-import { notificationVariables } from "./command.js";
-import type { ChannelEntryOf } from "../config/channels.js";
-import { runChannelProgram, type Spawner } from "./run-program.js";
+import { notificationVariables, runChannelProgram, type Spawner } from "./command.js";
 
 /** Shows the notification with a program of the operating system. The delivery fails if there is none. */
 export function desktopChannel(

@@ -1,9 +1,8 @@
 import { createHmac } from "node:crypto";
 import type { ChannelEntryOf } from "../config/channels.js";
 import { DeliveryFailed } from "../tasks/delivery.js";
-import type { Channel } from "./channel.js";
+import { type Channel, notificationPayload } from "./channel.js";
 import { isAccepted, postJson, rejectionError } from "./http-post.js";
-import { notificationPayload } from "./payload.js";
 import { readSecret } from "./secrets.js";
 
 export const SECRET_PREFIX = "whsec_";

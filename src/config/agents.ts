@@ -35,7 +35,7 @@ export const variableName = z
   .regex(/^[A-Za-z_][A-Za-z0-9_]{0,126}$/, "must be the name of an environment variable")
   .refine((name) => !name.startsWith("HOLDFAST_"), "must not be one of Holdfast's own");
 
-/** How long it may be silent, from its overall timeout (see supervisor/watchdog.ts). */
+/** How long it may be silent, from its overall timeout (see agents/command-line.ts). */
 const watchdog = z
   .strictObject({
     ratio: z.number().gt(0).max(1),

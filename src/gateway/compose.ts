@@ -1,5 +1,3 @@
-import { applyRetention, type DeletedRecords } from "./retention.js";
-import { createListenerPolicies, type ListenerPolicy } from "./server/listener-policy.js";
 import type { RequestListener } from "node:http";
 import { hostname } from "node:os";
 import { join } from "node:path";
@@ -11,8 +9,7 @@ import { RunDirectories } from "../anchor/run-dir/run-directories.js";
 import { deferred } from "../async/deferred.js";
 import { retryWhileStoreAway, type StoreWait } from "../async/retry.js";
 import { Bell } from "../channels/bell.js";
-import { createDeliver } from "../channels/deliver.js";
-import { openChannels } from "../channels/open-channels.js";
+import { createDeliver, openChannels } from "../channels/deliver.js";
 import type { Config } from "../config/schema.js";
 import { StoreAway, SupervisorClosed } from "../errors.js";
 import { observeMachineIdentity } from "../home/machine-identity.js";
@@ -46,18 +43,20 @@ import { detectCapabilities, GatewayRegistration } from "./registration.js";
 import { RemoteStopExecutor } from "./remote-stops/executor.js";
 import { RunStopper } from "./remote-stops/run-stopper.js";
 import { stopThroughPeers } from "./remote-stops/through-peers.js";
+import { applyRetention, type DeletedRecords } from "./retention.js";
 import type { AcpHandlerDeps } from "./routes/acp.js";
+import { countOpenRuns } from "./routes/gateway.js";
 import { createRouteHandlers } from "./routes/route-handlers.js";
 import type { TaskHandlerDeps } from "./routes/tasks.js";
 import { AdmissionControl } from "./server/admission-control.js";
 import { Attachments } from "./server/attachments.js";
 import { EventFollower } from "./server/event-follower.js";
 import { SessionStorageQuota } from "./server/limits.js";
+import { createListenerPolicies, type ListenerPolicy } from "./server/listener-policy.js";
 import { type Listeners, openListeners } from "./server/listeners.js";
 import { createRouter } from "./server/router.js";
 import { createStreamingRoutes } from "./server/streaming-routes.js";
 import { Shutdown } from "./shutdown.js";
-import { countOpenRuns } from "./routes/gateway.js";
 
 export interface ComposeOptions {
   readonly home: string;

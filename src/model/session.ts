@@ -7,7 +7,7 @@ import type {
   sessionSchema,
 } from "./schema/session.js";
 
-/** A rule on the commands of a session. A part that is absent matches everything; sessions/exec-rules.ts matches them. */
+/** A rule on the commands of a session. A part that is absent matches everything; sessions/exec-policy.ts matches them. */
 export type ExecRule = RecordOf<typeof execRuleSchema>;
 export type ExecEffect = ExecRule["effect"];
 

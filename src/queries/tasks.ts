@@ -1,17 +1,17 @@
 import type { ParsedRequestOf, ResponseOf } from "../api/contract.js";
-import { BadInput, NotFound } from "../errors.js";
 import type { RouteHandlers } from "../api/handler.js";
+import { BadInput, NotFound } from "../errors.js";
 import { looksLikeSessionId } from "../model/ids.js";
+import type { OutboxEntry } from "../model/outbox.js";
 import type { RunRecord } from "../model/run.js";
 import type { SessionRecord } from "../model/session.js";
 import { isTaskEnded, type TaskRecord } from "../model/task.js";
-import type { OutboxEntry } from "../model/outbox.js";
 import type { Authorizer } from "../sessions/authorizer.js";
 import type { Requester } from "../sessions/requester.js";
 import type { UnrestoredRecord } from "../store/local-copy/unrestored.js";
 import type { TaskFilter, TaskStore } from "../store/tasks/store.js";
-import { taskKeyOfTurn } from "../tasks/new-task.js";
 import { auditAllTasks } from "../tasks/sweep.js";
+import { taskKeyOfTurn } from "../tasks/tasks.js";
 
 export type TaskQueryVerb = "listTasks" | "getTask" | "taskEvents" | "auditTasks";
 

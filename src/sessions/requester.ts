@@ -1,9 +1,9 @@
 import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
 import { join } from "node:path";
-import type { SessionRecord } from "../model/session.js";
 import { errnoCode } from "../home/errno.js";
-import { persistentId } from "../home/persistent-id.js";
 import { readOwnFile } from "../home/own-file.js";
+import { persistentId } from "../home/persistent-id.js";
+import type { SessionRecord } from "../model/session.js";
 
 /** The operator or session that makes a request; a session as it was when its token was checked. */
 export type Requester =
@@ -48,4 +48,21 @@ export async function readOperatorToken(home: string): Promise<string | null> {
 export function tokensEqual(one: string, other: string): boolean {
   const hash = (text: string): Buffer => createHash("sha256").update(text).digest();
   return timingSafeEqual(hash(one), hash(other));
+}
+
+/** 256 random bits cannot be guessed, so an unsalted hash is safe to store and to look up. */
+const TOKEN_BYTES = 32;
+const TOKEN_SHAPE = /^hft_[\w-]{43}$/;
+
+export function newSessionToken(): string {
+  return `hft_${randomBytes(TOKEN_BYTES).toString("base64url")}`;
+}
+
+/** The stored form of a token. */
+export function hashSessionToken(token: string): string {
+  return createHash("sha256").update(token).digest("hex");
+}
+
+export function isSessionToken(text: string): boolean {
+  return TOKEN_SHAPE.test(text);
 }

@@ -7,12 +7,12 @@ import type {
   InteractionMode,
   NewSession,
   SessionRecord,
-  Visibility,
   SessionScope,
+  Visibility,
 } from "../model/session.js";
 import type { SessionFilter, SessionStore, TokenOptions } from "../store/sessions/store.js";
 import type { Approvals } from "./approvals.js";
-import { hashSessionToken, isSessionToken, newSessionToken } from "./session-token.js";
+import { hashSessionToken, isSessionToken, newSessionToken } from "./requester.js";
 import {
   type A2aPolicy,
   canSeeSessionRow,

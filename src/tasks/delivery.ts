@@ -37,3 +37,45 @@ export class DeliveryFailed extends Error {
     this.resultUnknown = resultUnknown;
   }
 }
+
+export interface FailedAttempt {
+  /** Time spent on this notification before the attempt. */
+  readonly spentMs: number;
+  readonly tookMs: number;
+  /** A retry cannot succeed. */
+  readonly permanent: boolean;
+  /** The delay that the receiver asked for. */
+  readonly retryAfterMs: number | null;
+}
+
+export interface RetryLimits {
+  readonly retryMs: number;
+  readonly maxRetryMs: number;
+  readonly totalMs: number;
+}
+
+export interface NextAttempt {
+  readonly inMs: number;
+  readonly spentMs: number;
+}
+
+/**
+ * The pause before the next attempt; null: no more attempts. Pauses double up to a bound, plus jitter, so that
+ * notifications to the same receiver do not retry in step. Only time spent in attempts and pauses counts towards
+ * `totalMs`, not the time while no gateway runs.
+ */
+export function nextAttempt(
+  failure: FailedAttempt,
+  { retryMs, maxRetryMs, totalMs }: RetryLimits,
+  jitter: (ms: number) => number,
+): NextAttempt | null {
+  if (failure.permanent) return null;
+  const exponent = Math.floor(Math.log2(1 + failure.spentMs / retryMs));
+  const backoff = Math.min(retryMs * 2 ** exponent, maxRetryMs);
+  const pause = backoff + (backoff - jitter(backoff)) / 2;
+  const left = totalMs - failure.spentMs - failure.tookMs;
+  if (pause > left) return null;
+  // A receiver that asks for a longer delay than is left gets one last attempt.
+  const inMs = Math.max(pause, Math.min(failure.retryAfterMs ?? 0, left));
+  return { inMs, spentMs: failure.spentMs + failure.tookMs + inMs };
+}

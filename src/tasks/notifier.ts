@@ -1,12 +1,17 @@
+import { type Clock, systemClock } from "../async/clock.js";
+import { deferred } from "../async/deferred.js";
 import { defaults } from "../defaults.js";
 import type { NotificationTarget, OutboxEntry } from "../model/outbox.js";
 import type { OutboxResult, TaskStore } from "../store/tasks/store.js";
-import { systemClock, type Clock } from "../async/clock.js";
-import { deferred } from "../async/deferred.js";
-import { type Deliver, DeliveryFailed, type DeliveryReceipt } from "./delivery.js";
-import { nextAttempt, type RetryLimits } from "./retry.js";
-import { markRepeated } from "./notification-text.js";
 import { singleLine } from "../text/truncate.js";
+import {
+  type Deliver,
+  DeliveryFailed,
+  type DeliveryReceipt,
+  nextAttempt,
+  type RetryLimits,
+} from "./delivery.js";
+import { markRepeated } from "./notification-text.js";
 
 export interface NotifierOptions {
   readonly store: Pick<TaskStore, "claimOutbox" | "settleOutbox" | "nextOutboxDelay" | "releaseOutbox">;

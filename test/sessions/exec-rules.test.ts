@@ -1,8 +1,8 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { execRuleSchema, execRulesSchema } from "../../src/model/schema/exec-rule.js";
-import { decideExec, type ResolvedCommand } from "../../src/sessions/exec-rules.js";
 import type { ExecRule } from "../../src/model/session.js";
+import { decideExec, type ResolvedCommand } from "../../src/sessions/exec-policy.js";
 import { scaled } from "../support/machine-speed.js";
 
 const at = (executable: string, argv: string[], cwd = "/"): ResolvedCommand => ({

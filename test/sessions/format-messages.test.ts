@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { findDelivered, packMessages } from "../../src/sessions/format-messages.js";
 import type { SessionMessage } from "../../src/model/session.js";
+import { findDelivered, packMessages } from "../../src/sessions/history.js";
 
 const nobody = { get: async () => null };
 

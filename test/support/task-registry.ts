@@ -1,9 +1,8 @@
 import { join } from "node:path";
+import type { TaskRecord } from "../../src/model/task.js";
 import { openSqliteStore } from "../../src/store/sqlite/open.js";
 import type { Store } from "../../src/store/store.js";
-import type { TaskRecord } from "../../src/model/task.js";
-import type { TaskInput } from "../../src/tasks/new-task.js";
-import { Tasks, type ApplyResult } from "../../src/tasks/tasks.js";
+import { type ApplyResult, type TaskInput, Tasks } from "../../src/tasks/tasks.js";
 import type { TaskFinish } from "../../src/tasks/transition.js";
 import { PARENT } from "./store/task-samples.js";
 import { temporaryDirectory } from "./temporary-directory.js";

@@ -1,15 +1,14 @@
 import { writeFileSync } from "node:fs";
-import { join } from "node:path";
 import type { Socket } from "node:net";
+import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { Bell } from "../../src/channels/bell.js";
-import { openChannels } from "../../src/channels/open-channels.js";
-import { createDeliver } from "../../src/channels/deliver.js";
+import { createDeliver, openChannels } from "../../src/channels/deliver.js";
 import { Notifier } from "../../src/tasks/notifier.js";
 import { auditAllTasks } from "../../src/tasks/sweep.js";
-import { channelEntry, startRawReceiver, startHttpReceiver } from "../support/http-receiver.js";
-import { temporaryDirectory } from "../support/temporary-directory.js";
+import { channelEntry, startHttpReceiver, startRawReceiver } from "../support/http-receiver.js";
 import { openTaskRegistry } from "../support/task-registry.js";
+import { temporaryDirectory } from "../support/temporary-directory.js";
 
 /** What each does, and why its message is given up in the end. */
 const bad: Readonly<Record<string, readonly [(socket: Socket, elsewhere: string) => void, RegExp]>> = {

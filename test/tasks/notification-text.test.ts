@@ -4,12 +4,7 @@ import { BadInput } from "../../src/errors.js";
 import { END_REASONS } from "../../src/model/enums.js";
 import type { TaskRecord } from "../../src/model/task.js";
 import { newRunRecord } from "../../src/store/runs/apply-change.js";
-import {
-  defaultNotifyPolicy,
-  newTask as makeTask,
-  taskKeyOfCaller,
-  taskKeyOfRun,
-} from "../../src/tasks/new-task.js";
+import { nextAttempt } from "../../src/tasks/delivery.js";
 import {
   endNotification,
   markRepeated,
@@ -18,7 +13,12 @@ import {
 } from "../../src/tasks/notification-text.js";
 import { defaultNotifierLimits } from "../../src/tasks/notifier.js";
 import { outcomeOfRun, taskStatusOfExit } from "../../src/tasks/outcome.js";
-import { nextAttempt } from "../../src/tasks/retry.js";
+import {
+  defaultNotifyPolicy,
+  newTask as makeTask,
+  taskKeyOfCaller,
+  taskKeyOfRun,
+} from "../../src/tasks/tasks.js";
 import { EXITED, newRun } from "../support/store/run-samples.js";
 import { newTask, SUCCEEDED } from "../support/store/task-samples.js";
 

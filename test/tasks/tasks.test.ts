@@ -1,7 +1,6 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { openSqliteStore } from "../../src/store/sqlite/open.js";
-import { taskKeyOfCaller } from "../../src/tasks/new-task.js";
-import { Tasks } from "../../src/tasks/tasks.js";
+import { taskKeyOfCaller, Tasks } from "../../src/tasks/tasks.js";
 import { openTaskRegistry, SUCCEEDED_FINISH, type TaskRegistry } from "../support/task-registry.js";
 
 let registry: TaskRegistry;

@@ -1,19 +1,19 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { defaults } from "../../src/defaults.js";
-import { isTaskEnded, type TaskRecord } from "../../src/model/task.js";
 import { NOTIFY_POLICIES, TASK_STATUSES } from "../../src/model/enums.js";
+import { isTaskEnded, type TaskRecord } from "../../src/model/task.js";
 import type { TaskChange } from "../../src/store/tasks/store.js";
-import { newTask, type TaskInput } from "../../src/tasks/new-task.js";
+import { newTask, type TaskInput } from "../../src/tasks/tasks.js";
 import {
-  transition,
   type TaskFinish,
   type TaskInputEvent,
+  transition,
   type Transition,
 } from "../../src/tasks/transition.js";
+import { repetitions } from "../support/soak.js";
 import { AT } from "../support/store/session-samples.js";
 import { CHAT, PARENT } from "../support/store/task-samples.js";
-import { repetitions } from "../support/soak.js";
 
 function task(input: Partial<TaskInput> = {}): TaskRecord {
   const made = newTask({ runtime: "acp", key: null, text: "make all", targets: [PARENT], ...input }, AT);

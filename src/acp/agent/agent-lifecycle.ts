@@ -2,9 +2,8 @@ import { AcpClosed, AcpNotRestartable, StdinClosed } from "../../errors.js";
 import type { AcpTurn, StoredError } from "../../model/acp.js";
 import type { AcpChange } from "../../store/acp/store.js";
 import type { Run } from "../../supervisor/api.js";
-import type { AdapterEnd } from "./adapter.js";
+import { type AdapterEnd, removeAgentTmpdir } from "./adapter.js";
 import { AgentProcess, type AgentProcessDeps } from "./agent-process.js";
-import { removeAgentTmpdir } from "./agent-tmpdir.js";
 import { toProblem } from "./exit-reason.js";
 
 export interface AgentLifecycleDeps extends AgentProcessDeps {

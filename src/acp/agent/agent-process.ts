@@ -1,33 +1,38 @@
-import { errorMessage } from "../../home/errno.js";
-import type { Survivor } from "../../model/process.js";
-import { packageVersion } from "../../home/package.js";
+import type { Clock } from "../../async/clock.js";
+import { type ClientAccess, grantsAnyAccess, toClientCapabilities } from "../../config/client-access.js";
 import { defaults } from "../../defaults.js";
 import { AcpSessionClosed, StdinClosed } from "../../errors.js";
+import { errorMessage } from "../../home/errno.js";
+import { packageVersion } from "../../home/package.js";
 import type { AcpPermissionRequest, AcpTurn } from "../../model/acp.js";
-import type { AcpStore } from "../../store/acp/store.js";
+import { newRunId } from "../../model/ids.js";
+import type { Survivor } from "../../model/process.js";
+import type { ExecRule } from "../../model/session.js";
 import {
   type ApprovalQuestion,
   type LabelledText,
   questionAboutText,
 } from "../../sessions/approval-question.js";
-import type { ExecRule } from "../../model/session.js";
+import type { AcpStore } from "../../store/acp/store.js";
 import type { OutputChunk, Run, Supervisor } from "../../supervisor/api.js";
-import type { Clock } from "../../async/clock.js";
-import { newRunId } from "../../model/ids.js";
 import { ACP_BACKEND, type AgentCommand, executedArgv } from "../agent-command.js";
-import { type Adapter, type AdapterEnd, resumeAdapter, startAdapter } from "./adapter.js";
-import { openAgentSession } from "./open-agent-session.js";
-import { toClientCapabilities, type ClientAccess, grantsAnyAccess } from "../../config/client-access.js";
 import { ClientRequests } from "../client/client-requests.js";
 import { Terminals } from "../client/terminals.js";
-import { ReplayFilter } from "../turn/replay-filter.js";
-import { TurnRecorder } from "./turn-recorder.js";
-import type { SessionWriter } from "../session-writer.js";
 import type { AcpLimits } from "../limits.js";
-import { createAgentTmpdir, agentTmpdirPath } from "./agent-tmpdir.js";
 import { PermissionRequests } from "../permissions/permission-requests.js";
+import type { SessionWriter } from "../session-writer.js";
+import { ReplayFilter } from "../turn/turn-summary.js";
 import { AcpConnection } from "../wire/connection.js";
-import { initialize } from "../wire/initialize.js";
+import {
+  type Adapter,
+  type AdapterEnd,
+  agentTmpdirPath,
+  createAgentTmpdir,
+  resumeAdapter,
+  startAdapter,
+} from "./adapter.js";
+import { initialize, openAgentSession } from "./open-agent-session.js";
+import { TurnRecorder } from "./turn-recorder.js";
 
 export interface AgentProcessDeps {
   readonly supervisor: Supervisor;

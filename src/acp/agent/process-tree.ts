@@ -1,7 +1,17 @@
 import type { LiveProcesses } from "../../anchor/inspect/processes.js";
+import { MAX_LISTED_PROCESSES } from "../../anchor/protocol/messages.js";
+import type { Clock } from "../../async/clock.js";
+import { defaults } from "../../defaults.js";
+import { errorMessage } from "../../home/errno.js";
+import type { LeftoverProcess, TurnAudit } from "../../model/acp.js";
 import { isSameProcess } from "../../model/process.js";
 import type { Run, Supervisor } from "../../supervisor/api.js";
+import { redactedExcerpt } from "../../text/redact.js";
 import { listOpenTerminals } from "../client/terminals.js";
+import type { AcpLimits } from "../limits.js";
+import type { SessionWriter } from "../session-writer.js";
+import type { RunningTurn } from "../turn/running-turn.js";
+import type { AgentProcess } from "./agent-process.js";
 
 export interface VerifiedProcessTree {
   readonly runId: string | null;
@@ -41,4 +51,118 @@ async function listLiveProcesses(supervisor: Supervisor, agent: Run): Promise<Li
   // A terminal that ends just now has no processes.
   const others = await Promise.all(runs.map((run) => run.members().catch(() => [])));
   return [processes, ...others].flat();
+}
+
+const POLL_MS = 50;
+/** Rounds of STOP, list and KILL. Processes left after that cannot be killed. */
+const KILL_ROUNDS = 20;
+
+/** The identities of all processes in the agent's tree. */
+export async function listProcessKeys(run: Run): Promise<readonly string[]> {
+  return (await listAllMembers(run)).map(({ identity: { pid, startTime } }) => `${pid}:${startTime}`);
+}
+
+/** Throws if the list is incomplete: a process missing from it would look like a new one. */
+async function listAllMembers(run: Run): Promise<LiveProcesses> {
+  const members = await run.members();
+  if (members.length < MAX_LISTED_PROCESSES) return members;
+  throw new Error(
+    `the agent has ${members.length} or more processes, so new ones cannot be told from old ones`,
+  );
+}
+
+/** Live processes that did not exist before, by identity. The agent's own process existed before any turn. */
+export async function processesStartedSince(
+  run: Run,
+  before: readonly string[],
+): Promise<readonly LeftoverProcess[]> {
+  const known = new Set(before);
+  return (await listAllMembers(run))
+    .filter(({ identity: { pid, startTime } }) => !known.has(`${pid}:${startTime}`) && pid !== run.rootPid)
+    .map(({ identity, command }) => ({ ...identity, command: redactedExcerpt(command) }));
+}
+
+/**
+ * Ends the processes that were started since; the agent and older processes stay. TERM first; then SIGSTOP until no new
+ * process appears, and SIGKILL. Returns the survivors.
+ */
+export async function killStartedSince(
+  run: Run,
+  before: readonly string[],
+  clock: Clock,
+  graceMs: number = defaults.acpToolGraceMs,
+): Promise<readonly LeftoverProcess[]> {
+  let left = await processesStartedSince(run, before);
+  await run.signal(left, "SIGTERM");
+  await run.signal(left, "SIGCONT");
+  for (let waited = 0; left.length > 0 && waited < graceMs; waited += POLL_MS) {
+    await clock.sleep(POLL_MS);
+    left = await processesStartedSince(run, before);
+  }
+  for (let round = 0; left.length > 0 && round < KILL_ROUNDS; round++) {
+    await run.signal(await suspendStartedSince(run, before, left), "SIGKILL");
+    await clock.sleep(POLL_MS);
+    left = await processesStartedSince(run, before);
+  }
+  return left;
+}
+
+async function suspendStartedSince(
+  run: Run,
+  before: readonly string[],
+  seen: readonly LeftoverProcess[],
+): Promise<readonly LeftoverProcess[]> {
+  let all = seen;
+  for (let count = -1; all.length > count;) {
+    count = all.length;
+    await run.signal(all, "SIGSTOP");
+    all = await processesStartedSince(run, before);
+  }
+  return all;
+}
+
+export interface TurnAuditDeps {
+  readonly writer: SessionWriter;
+  readonly clock: Clock;
+  readonly limits: AcpLimits;
+}
+
+/**
+ * Reports the processes that a turn left, and ends them if that was requested or is the session's policy. If the tree
+ * could not be listed, the audit says so instead of reporting none.
+ */
+export async function auditTurn(
+  { writer, clock, limits }: TurnAuditDeps,
+  { run, terminals }: Pick<AgentProcess, "run" | "terminals">,
+  { turnId, before, cancel }: Pick<RunningTurn, "turnId" | "before" | "cancel">,
+): Promise<void> {
+  // The run ends with the agent, and its record tells the rest.
+  if (run.state !== "running") return;
+  const { reap } = writer.row;
+  const shouldReap = reap === "always" || (cancel !== null && (cancel.reapTools || reap === "cancel"));
+  let left: readonly LeftoverProcess[] = [];
+  let survivors: readonly LeftoverProcess[] = [];
+  let [reaped, unknown]: [boolean, string | null] = [false, null];
+  try {
+    const inTerminals = await terminals.liveProcessesOf(turnId);
+    survivors = left = inTerminals;
+    if (shouldReap) await terminals.stopTurn(turnId);
+    if (before === null) throw new Error("the agent's processes could not be listed when the turn began");
+    survivors = left = [...(await processesStartedSince(run, before)), ...inTerminals];
+    if (shouldReap)
+      survivors = [
+        ...(await killStartedSince(run, before, clock, limits.toolGraceMs)),
+        ...(await terminals.liveProcessesOf(turnId)),
+      ];
+    reaped = shouldReap;
+  } catch (error) {
+    unknown = errorMessage(error);
+  }
+  if (run.state !== "running") return;
+  const at = clock.wall();
+  const audit: TurnAudit = { at, left, reaped, survivors, unknown };
+  await writer.commit(() => ({
+    turns: [{ turnId, from: "ended", set: { audit } }],
+    updates: [{ turnId, at, type: "audit", data: audit }],
+  }));
 }

@@ -5,23 +5,23 @@ import type { AcpChange, AcpSessionPatch } from "../../store/acp/store.js";
 import type { ClientRequests } from "../client/client-requests.js";
 import type { PermissionRequests } from "../permissions/permission-requests.js";
 import type { SessionWriter } from "../session-writer.js";
-import { ReplayFilter } from "../turn/replay-filter.js";
-import { newRunningTurn, type RunningTurn } from "../turn/running-turn.js";
 import {
   answeredRequestId,
   countersPatch,
   mergeChanges,
+  newRunningTurn,
+  type RunningTurn,
   sessionPatchFrom,
   type TurnEnd,
   turnEndChange,
   turnEndOf,
   turnEvents,
-} from "../turn/turn-changes.js";
-import type { OutgoingFrame } from "../wire/frame-writer.js";
+} from "../turn/running-turn.js";
+import { ReplayFilter } from "../turn/turn-summary.js";
+import type { OutgoingFrame } from "../wire/frames.js";
 import type { ConnectionHandlers } from "../wire/handlers.js";
-import type { RpcOutcome } from "../wire/message.js";
+import type { RpcOutcome, SessionUpdate } from "../wire/message.js";
 import type { PendingRequest } from "../wire/pending-requests.js";
-import type { SessionUpdate } from "../wire/session-update.js";
 
 export interface TurnRecorderDeps {
   readonly writer: SessionWriter;

@@ -2,12 +2,20 @@ import { z } from "zod";
 import type { Clock } from "../../async/clock.js";
 import type { AcpPermissionRequest, AcpUpdate, PermissionDecision } from "../../model/acp.js";
 import type { ApprovalQuestion } from "../../sessions/approval-question.js";
-import type { ExecDecision } from "../../sessions/exec-rules.js";
+import type { ExecDecision } from "../../sessions/exec-policy.js";
 import type { AcpChange } from "../../store/acp/store.js";
 import type { PermissionRequests } from "../permissions/permission-requests.js";
 import type { AcpConnection } from "../wire/connection.js";
 import type { AgentRpcRequest, ConnectionHandlers } from "../wire/handlers.js";
-import { INVALID_PARAMS, type RpcId, type RpcOutcome } from "../wire/message.js";
+import {
+  INVALID_PARAMS,
+  REQUEST_REFUSED,
+  RpcFailure,
+  type RpcId,
+  type RpcOutcome,
+  toErrorOutcome,
+  toRpcOutcome,
+} from "../wire/message.js";
 import {
   type ClientOperation,
   clientOperations,
@@ -17,7 +25,6 @@ import {
   parseParams,
   storableParams,
 } from "./operations.js";
-import { REQUEST_REFUSED, RpcFailure, toErrorOutcome, toRpcOutcome } from "./rpc-failure.js";
 import { terminalParams, type WaitingRequest, WaitingRequests } from "./waiting-requests.js";
 
 export interface ClientRequestsDeps extends OperationDeps {

@@ -1,27 +1,31 @@
 import { isAbsolute, resolve } from "node:path";
 import { z } from "zod";
+import type { ClientAccess } from "../../config/client-access.js";
 import { defaults } from "../../defaults.js";
-import { cleanEnvironment } from "../../sessions/exec-environment.js";
-import { evaluateExec, type ExecEvaluation } from "../../sessions/exec-policy.js";
+import { runIdFrom } from "../../model/ids.js";
+import type { ExecRule } from "../../model/session.js";
 import {
-  questionAboutCommand,
+  type ApprovalQuestion,
   diffEnvironment,
   NO_STDIN,
+  questionAboutCommand,
   questionAboutText,
-  type ApprovalQuestion,
 } from "../../sessions/approval-question.js";
+import { cleanEnvironment } from "../../sessions/exec-environment.js";
+import { evaluateExec, type ExecEvaluation } from "../../sessions/exec-policy.js";
 import { resolveExecutable } from "../../sessions/resolve-executable.js";
-import type { ExecRule } from "../../model/session.js";
-import type { SessionWriter } from "../session-writer.js";
 import { displayCommand, redactArguments } from "../../text/redact.js";
-import { runIdFrom } from "../../model/ids.js";
 import { shellQuote } from "../../text/shell.js";
 import type { AgentCommand } from "../agent-command.js";
-import { assertSizeAllowed, readTextFile, writeTextFile } from "./files.js";
-import type { ClientAccess } from "../../config/client-access.js";
-import { resolveContained, type ContainedPath } from "./contained-path.js";
-import { INVALID_PARAMS } from "../wire/message.js";
-import { RpcFailure } from "./rpc-failure.js";
+import type { SessionWriter } from "../session-writer.js";
+import { INVALID_PARAMS, RpcFailure } from "../wire/message.js";
+import {
+  assertSizeAllowed,
+  type ContainedPath,
+  readTextFile,
+  resolveContained,
+  writeTextFile,
+} from "./files.js";
 import type { Terminals } from "./terminals.js";
 
 /** An operation that an agent requests and that the session's rules judge. */

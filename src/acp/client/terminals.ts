@@ -1,12 +1,12 @@
-import type { Survivor } from "../../model/process.js";
 import { defaults } from "../../defaults.js";
 import type { LeftoverProcess } from "../../model/acp.js";
 import { runIdFrom } from "../../model/ids.js";
+import type { Survivor } from "../../model/process.js";
 import { OPEN_RUN_STATES, type RunRecord } from "../../model/run.js";
 import type { Run, Supervisor } from "../../supervisor/api.js";
 import { redactedExcerpt } from "../../text/redact.js";
 import { lastBytesAsText } from "../../text/truncate.js";
-import { REQUEST_REFUSED, RESOURCE_NOT_FOUND, RpcFailure } from "./rpc-failure.js";
+import { REQUEST_REFUSED, RESOURCE_NOT_FOUND, RpcFailure } from "../wire/message.js";
 
 export interface TerminalSpec {
   readonly argv: readonly string[];

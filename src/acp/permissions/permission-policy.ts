@@ -11,11 +11,68 @@ import type {
 } from "../../model/acp.js";
 import { newPermissionId } from "../../model/ids.js";
 import type { NewRunEvent } from "../../model/run-event.js";
+import { type LabelledText, labelTexts } from "../../sessions/approval-question.js";
 import { matchesGlob } from "../../text/glob.js";
 import { redactedExcerpt } from "../../text/redact.js";
-import { truncate } from "../../text/truncate.js";
-import type { RpcId } from "../wire/message.js";
-import type { ParsedPermissionRequest, ToolCallInfo } from "./parse-permission.js";
+import { firstChars, truncate } from "../../text/truncate.js";
+import { boundedString } from "../turn/turn-summary.js";
+import { isObject, type RpcId } from "../wire/message.js";
+
+/** A tool call as far as it is known: from the permission request, and from the updates before it. */
+export interface ToolCallInfo {
+  readonly kind: string | null;
+  readonly title: string | null;
+}
+
+/** A permission request of an agent. The title is not shortened, because rules match on it. */
+export interface ParsedPermissionRequest extends ToolCallInfo {
+  readonly sessionId: string;
+  readonly toolCallId: string;
+  readonly options: readonly PermissionOption[];
+  /** Details of the tool call besides its title, as given by the agent: input, content and locations. */
+  readonly details: readonly LabelledText[];
+}
+
+/** Null: not a permission request. Title and kind may be missing: an earlier update may have them. */
+export function parsePermissionRequest(params: unknown): ParsedPermissionRequest | null {
+  if (!isObject(params)) return null;
+  const { sessionId, toolCall, options } = params;
+  if (typeof sessionId !== "string" || !isObject(toolCall) || !Array.isArray(options)) return null;
+  const { toolCallId, title, kind, rawInput, content, locations } = toolCall;
+  if (typeof toolCallId !== "string") return null;
+  return {
+    sessionId,
+    toolCallId: firstChars(toolCallId, defaults.titleChars),
+    title: typeof title === "string" ? title : null,
+    kind: boundedString(kind),
+    details: [
+      ...(isEmpty(rawInput) ? [] : labelTexts("input", rawInput)),
+      ...(isEmpty(content) ? [] : labelTexts("content", content)),
+      ...(isEmpty(locations) ? [] : labelTexts("locations", locations)),
+    ],
+    options: options.slice(0, defaults.acpAskedOptions).flatMap(parseOption),
+  };
+}
+
+function isEmpty(value: unknown): boolean {
+  return (
+    value === undefined || value === null || (typeof value === "object" && Object.keys(value).length === 0)
+  );
+}
+
+/** An option without a storable id cannot be chosen, so it is dropped. An unknown kind is kept to be shown; it is never chosen. */
+function parseOption(option: unknown): PermissionOption[] {
+  if (!isObject(option) || typeof option["optionId"] !== "string") return [];
+  const { optionId, name, kind } = option;
+  if (optionId.length > defaults.titleChars) return [];
+  return [
+    {
+      optionId,
+      name: boundedString(name) ?? "",
+      kind: boundedString(kind) ?? "",
+    },
+  ];
+}
 
 export type PolicyDecision =
   | { readonly type: "ask"; readonly rule: number }

@@ -16,13 +16,14 @@ import type { SessionWriter } from "../session-writer.js";
 import type { AcpConnection } from "../wire/connection.js";
 import type { AgentRpcRequest } from "../wire/handlers.js";
 import { INVALID_PARAMS, type RpcId } from "../wire/message.js";
-import { type ParsedPermissionRequest, parsePermissionRequest } from "./parse-permission.js";
 import {
   type JudgedTurn,
   judgePermission,
   optionForVerdict,
-  type PermissionUpdates,
+  type ParsedPermissionRequest,
+  parsePermissionRequest,
   permissionUpdates,
+  type PermissionUpdates,
 } from "./permission-policy.js";
 
 export interface PermissionRequestsDeps {

@@ -5,7 +5,7 @@ import type { SessionMessage } from "../../model/session.js";
 import type { AgentLifecycle, AgentLifecycleDeps } from "../agent/agent-lifecycle.js";
 import type { AgentProcess } from "../agent/agent-process.js";
 import { toProblem } from "../agent/exit-reason.js";
-import { auditTurn, listProcessKeys } from "../agent/turn-processes.js";
+import { auditTurn, listProcessKeys } from "../agent/process-tree.js";
 import type { RunningTurn } from "../turn/running-turn.js";
 import type { MessageInbox } from "./message-inbox.js";
 import type { PromptQueue } from "./prompt-queue.js";

@@ -1,4 +1,3 @@
-import { errorMessage } from "../../home/errno.js";
 import type {
   AgentNotificationParamsByMethod,
   AgentRequestMethod,
@@ -9,14 +8,20 @@ import { deferred } from "../../async/deferred.js";
 import { hostClock, monotonicId } from "../../async/host-clock.js";
 import { defaults } from "../../defaults.js";
 import { AcpClosed } from "../../errors.js";
+import { errorMessage } from "../../home/errno.js";
 import { redactedExcerpt } from "../../text/redact.js";
-import { type AcpFrame, AcpFrameReader, inBatches } from "./frame-reader.js";
-import { AcpFrameWriter, type OutgoingFrame } from "./frame-writer.js";
+import { type AcpFrame, AcpFrameReader, AcpFrameWriter, inBatches, type OutgoingFrame } from "./frames.js";
 import type { AcpConnectionDeps, AcpRequestOptions, ConnectionState } from "./handlers.js";
 import { InactivityTimer } from "./inactivity-timer.js";
-import { METHOD_NOT_FOUND, type RpcId, type RpcMessage, type RpcOutcome } from "./message.js";
+import {
+  METHOD_NOT_FOUND,
+  parseSessionUpdate,
+  type RpcId,
+  type RpcMessage,
+  type RpcOutcome,
+  type SessionUpdate,
+} from "./message.js";
 import { invalidResult, type PendingRequest, PendingRequests } from "./pending-requests.js";
-import { parseSessionUpdate, type SessionUpdate } from "./session-update.js";
 
 const TOO_MANY_REQUESTS = -32_000;
 

@@ -1,9 +1,7 @@
 import type { Clock } from "../../async/clock.js";
-import type { StreamChunk } from "./frame-reader.js";
-import type { OutgoingFrame } from "./frame-writer.js";
-import type { RpcId, RpcOutcome } from "./message.js";
+import type { OutgoingFrame, StreamChunk } from "./frames.js";
+import type { RpcId, RpcOutcome, SessionUpdate } from "./message.js";
 import type { PendingRequest } from "./pending-requests.js";
-import type { SessionUpdate } from "./session-update.js";
 
 /** A request from the agent, to be answered with `AcpConnection.answer`, now or later. */
 export interface AgentRpcRequest {

@@ -1,5 +1,53 @@
 import { isUtf8 } from "node:buffer";
-import { whyTooComplex } from "./json-guard.js";
+import { HoldfastError } from "../../errors.js";
+import { errorMessage } from "../../home/errno.js";
+import { redactedExcerpt } from "../../text/redact.js";
+
+/** Deeper than any message. JSON.stringify would fail at a few thousand levels. */
+const MAX_DEPTH = 500;
+
+/** More than any message needs: large messages consist of text. Each value costs the parser a microsecond and a hundred bytes. */
+const MAX_VALUES = 200_000;
+
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+const COMMA = 0x2c;
+/** Brackets and braces differ only in this bit. */
+const BRACE = 0x20;
+const OPENING = 0x5b;
+const CLOSING = 0x5d;
+
+/**
+ * Why a line of JSON would take too long to parse; null: it would not. Checked in one pass over the bytes before parsing,
+ * because megabytes of brackets would block JSON.parse for half a minute.
+ */
+export function whyTooComplex(line: Buffer): string | null {
+  let depth = 0;
+  let values = 0;
+  for (let at = 0; at < line.length; at++) {
+    const byte = line[at] ?? 0;
+    if (byte === QUOTE) at = endOfString(line, at);
+    else if (byte === COMMA) values++;
+    else if ((byte & ~BRACE) === CLOSING) depth--;
+    else if ((byte & ~BRACE) === OPENING) {
+      values++;
+      if (++depth > MAX_DEPTH) return "nested too deeply";
+    }
+    if (values > MAX_VALUES) return "too many values";
+  }
+  return null;
+}
+
+/** The index of the closing quote, or the end of the line. */
+function endOfString(line: Buffer, begin: number): number {
+  for (let at = begin + 1; ; at++) {
+    at = line.indexOf(QUOTE, at);
+    if (at < 0) return line.length;
+    let backslashes = 0;
+    while (line[at - 1 - backslashes] === BACKSLASH) backslashes++;
+    if (backslashes % 2 === 0) return at;
+  }
+}
 
 /** Error codes of JSON-RPC 2.0. */
 export const METHOD_NOT_FOUND = -32_601;
@@ -69,3 +117,55 @@ function toRpcError({ code, message, data }: Record<string, unknown>): RpcError 
     data,
   };
 }
+
+/** One `session/update` as received. Unknown kinds are stored like the others, because the protocol grows. */
+export interface SessionUpdate {
+  /** The offset after its frame, stored together with its effects. */
+  readonly end: number;
+  /** Size of its frame. */
+  readonly bytes: number;
+  readonly sessionId: string;
+  readonly update: Readonly<Record<string, unknown>> & { readonly sessionUpdate: string };
+}
+
+/** Null: not a valid update. */
+export function parseSessionUpdate(
+  params: unknown,
+  { end, bytes }: { readonly end: number; readonly bytes: number },
+): SessionUpdate | null {
+  if (!isObject(params) || typeof params["sessionId"] !== "string") return null;
+  const { sessionId, update } = params;
+  if (!isObject(update) || typeof update["sessionUpdate"] !== "string") return null;
+  return { end, bytes, sessionId, update: update as SessionUpdate["update"] };
+}
+
+/** "Resource not found" of ACP. */
+export const RESOURCE_NOT_FOUND = -32_002;
+/** The gateway refuses. (-32000 is "authentication required" in ACP.) */
+export const REQUEST_REFUSED = -32_001;
+
+/** An error that is answered to the agent. */
+export class RpcFailure extends Error {
+  readonly code: number;
+  constructor(code: number, message: string) {
+    super(message);
+    this.code = code;
+  }
+}
+
+export async function toRpcOutcome(work: () => Promise<unknown>): Promise<RpcOutcome> {
+  try {
+    return { result: await work() };
+  } catch (error) {
+    return toErrorOutcome(error);
+  }
+}
+
+export function toErrorOutcome(error: unknown): RpcOutcome {
+  const message = redactedExcerpt(errorMessage(error), MAX_MESSAGE_CHARS);
+  if (error instanceof RpcFailure) return { error: { code: error.code, message } };
+  return { error: { code: error instanceof HoldfastError ? REQUEST_REFUSED : INTERNAL_ERROR, message } };
+}
+
+/** Room for a path. */
+const MAX_MESSAGE_CHARS = 1_000;

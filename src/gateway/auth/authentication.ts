@@ -1,9 +1,8 @@
-import { tokenIdFromHash } from "../../api/token-proof.js";
-import { type Requester, tokensEqual } from "../../sessions/requester.js";
-import { hashSessionToken } from "../../sessions/session-token.js";
-import type { Sessions } from "../../sessions/sessions.js";
 import type { IncomingMessage } from "node:http";
+import { tokenIdFromHash } from "../../api/token-proof.js";
 import { Unauthorized } from "../../errors.js";
+import { hashSessionToken, type Requester, tokensEqual } from "../../sessions/requester.js";
+import type { Sessions } from "../../sessions/sessions.js";
 import { tokenFromRequest } from "./challenge.js";
 
 export async function authenticateToken(

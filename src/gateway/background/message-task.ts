@@ -1,8 +1,8 @@
 import { TaskRefused } from "../../errors.js";
 import type { SessionMessage } from "../../model/session.js";
 import type { Sessions } from "../../sessions/sessions.js";
-import { taskKeyOfTurn } from "../../tasks/new-task.js";
 import { resultTargets } from "../../tasks/reply-routing.js";
+import { taskKeyOfTurn } from "../../tasks/tasks.js";
 import type { Background } from "./background.js";
 import { findParentSession } from "./notify-targets.js";
 

@@ -1,13 +1,13 @@
+import type { ChannelEntries } from "../../config/channels.js";
 import { defaults } from "../../defaults.js";
 import { BadInput } from "../../errors.js";
-import type { Sessions } from "../../sessions/sessions.js";
 import type { InteractionMode, SessionRecord } from "../../model/session.js";
 import type { NotifyPolicy } from "../../model/task.js";
+import { type Requester, sessionIdOf } from "../../sessions/requester.js";
+import type { Sessions } from "../../sessions/sessions.js";
 import type { TaskStore } from "../../store/tasks/store.js";
-import type { TaskInput } from "../../tasks/new-task.js";
-import { resultTargets, type ReplyOrigin } from "../../tasks/reply-routing.js";
-import type { ChannelEntries } from "../../config/channels.js";
-import { sessionIdOf, type Requester } from "../../sessions/requester.js";
+import { type ReplyOrigin, resultTargets } from "../../tasks/reply-routing.js";
+import type { TaskInput } from "../../tasks/tasks.js";
 import type { StartOptions } from "./background.js";
 
 /** The notification fields of a request. */

@@ -1,17 +1,16 @@
-import type { AgentEntry } from "../../config/agents.js";
 import { oneShotResult, type OneShotResult } from "../../agents/one-shot-result.js";
+import type { AgentEntry } from "../../config/agents.js";
 import { defaults } from "../../defaults.js";
 import { RunExists, SessionBusy, SessionClosed, SupervisorClosed } from "../../errors.js";
-import { findDelivered, packMessages } from "../../sessions/format-messages.js";
-import type { SessionHistory } from "../../sessions/history.js";
-import type { Sessions } from "../../sessions/sessions.js";
-import { type SessionMessage, type SessionRecord, CLI_BACKEND } from "../../model/session.js";
-import type { MessageStore } from "../../store/messages/store.js";
 import { OPEN_RUN_STATES, type RunRecord } from "../../model/run.js";
+import { CLI_BACKEND, type SessionMessage, type SessionRecord } from "../../model/session.js";
+import { readOutputText } from "../../queries/output.js";
+import { failureKindOf } from "../../queries/runs.js";
+import { findDelivered, packMessages, type SessionHistory } from "../../sessions/history.js";
+import type { Sessions } from "../../sessions/sessions.js";
+import type { MessageStore } from "../../store/messages/store.js";
 import type { Problem, Supervisor } from "../../supervisor/api.js";
 import { firstChars } from "../../text/truncate.js";
-import { failureKindOf } from "../../queries/runs.js";
-import { readOutputText } from "../../queries/output.js";
 
 /** The most prompts of one sweep, more than ever run at one time. */
 const MAX_UNANSWERED = 1_000;

@@ -1,6 +1,6 @@
 import type { RunRecord } from "../../model/run.js";
-import { type TaskInput, taskKeyOfRun } from "../../tasks/new-task.js";
 import { resultTargets } from "../../tasks/reply-routing.js";
+import { type TaskInput, taskKeyOfRun } from "../../tasks/tasks.js";
 
 /**
  * The task of a run whose caller waited at a former gateway. Null: the run needs no task, or is not to continue.

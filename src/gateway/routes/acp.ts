@@ -1,9 +1,11 @@
-import type { RequestedAgentCommand } from "../../acp/agent/agent-commands.js";
+import type { RequestedAgentCommand } from "../../acp/agent-command.js";
 import type { AcpController } from "../../acp/controller.js";
 import { DEFAULT_PERMISSION_RULES } from "../../acp/ensure-session.js";
 import type { PromptRequest } from "../../acp/session/prompt-queue.js";
 import type { ParsedRequestOf, ResponseOf } from "../../api/contract.js";
+import type { RequestContext, RouteHandlers } from "../../api/handler.js";
 import type { PERMISSION_PRESETS } from "../../api/routes/acp.js";
+import type { ChannelEntries } from "../../config/channels.js";
 import { BadInput, NotFound } from "../../errors.js";
 import type { AcpSession, AcpTurn, PermissionRule } from "../../model/acp.js";
 import { newSessionId, newTurnId } from "../../model/ids.js";
@@ -17,13 +19,13 @@ import {
   createAcpQueries,
   requireAcpSession,
 } from "../../queries/acp.js";
-import { NO_PAGE, pageOfQuestion } from "../../sessions/question-pages.js";
 import type { Authorizer } from "../../sessions/authorizer.js";
+import { NO_PAGE, pageOfQuestion } from "../../sessions/question-pages.js";
 import { sessionIdOf } from "../../sessions/requester.js";
 import type { Sessions } from "../../sessions/sessions.js";
 import type { AcpStore } from "../../store/acp/store.js";
 import type { TaskStore } from "../../store/tasks/store.js";
-import { type TaskInput, taskKeyOfTurn } from "../../tasks/new-task.js";
+import { type TaskInput, taskKeyOfTurn } from "../../tasks/tasks.js";
 import { authorizeCommand, type ExecAuthorizationDeps } from "../auth/exec-authorization.js";
 import type { Background } from "../background/background.js";
 import {
@@ -33,8 +35,6 @@ import {
   resolveTargets,
   waitingOptions,
 } from "../background/notify-targets.js";
-import type { RequestContext, RouteHandlers } from "../../api/handler.js";
-import type { ChannelEntries } from "../../config/channels.js";
 
 export type AcpVerb =
   | AcpQueryVerb

@@ -1,15 +1,16 @@
 import { cliCommand, parseVersion } from "../../agents/command-line.js";
 import type { ParsedRequestOf, ResponseOf, Verb } from "../../api/contract.js";
+import type { RequestContext, RouteHandlers } from "../../api/handler.js";
 import { execBody } from "../../api/routes/exec.js";
 import type { AgentEntry } from "../../config/agents.js";
 import { defaults } from "../../defaults.js";
 import { BadInput, NotFound } from "../../errors.js";
 import { newRunId } from "../../model/ids.js";
-import { type SessionRecord, CLI_BACKEND } from "../../model/session.js";
+import { CLI_BACKEND, type SessionRecord } from "../../model/session.js";
 import { type AgentListing, CallerSearchPath, describeAgent, describeAgents } from "../../queries/agents.js";
 import { NO_STDIN } from "../../sessions/approval-question.js";
 import { sessionIdOf } from "../../sessions/requester.js";
-import { type TaskInput, taskKeyOfRun } from "../../tasks/new-task.js";
+import { type TaskInput, taskKeyOfRun } from "../../tasks/tasks.js";
 import { authorizeCommand, authorizeExec, issueExecIdentity } from "../auth/exec-authorization.js";
 import type { StartHooks } from "../background/background.js";
 import {
@@ -19,10 +20,9 @@ import {
   resolveTargets,
   waitingOptions,
 } from "../background/notify-targets.js";
-import type { RequestContext, RouteHandlers } from "../../api/handler.js";
+import type { HandlerDeps } from "./deps.js";
 import { assertRunIdUnused } from "./exec-as-task.js";
 import { execCommand } from "./exec.js";
-import type { HandlerDeps } from "./deps.js";
 
 type AgentVerb = Extract<Verb, "listAgents" | "checkAgent" | "runAgent" | "agentResult">;
 type Check = ResponseOf<"checkAgent">["checks"][number];

@@ -1,21 +1,21 @@
 import type { ParsedRequestOf, ResponseOf } from "../../api/contract.js";
+import type { RequestContext, RouteHandlers } from "../../api/handler.js";
 import { RunExists } from "../../errors.js";
 import { newRunId } from "../../model/ids.js";
 import type { RunRecord } from "../../model/run.js";
+import type { RequestedStdin } from "../../sessions/approval-question.js";
 import type { Supervisor } from "../../supervisor/api.js";
-import { type TaskInput, taskKeyOfRun } from "../../tasks/new-task.js";
+import { type TaskInput, taskKeyOfRun } from "../../tasks/tasks.js";
 import { displayCommand, redactText } from "../../text/redact.js";
+import { type AllowedCommand, authorizeExec, type ExecIdentity } from "../auth/exec-authorization.js";
 import {
   assertMaySetOrigin,
   findCurrentTask,
   resolveTargets,
   waitingOptions,
 } from "../background/notify-targets.js";
-import type { RequestContext, RouteHandlers } from "../../api/handler.js";
-import { authorizeExec, type AllowedCommand, type ExecIdentity } from "../auth/exec-authorization.js";
-import type { RequestedStdin } from "../../sessions/approval-question.js";
-import { execCommand } from "./exec.js";
 import type { HandlerDeps } from "./deps.js";
+import { execCommand } from "./exec.js";
 
 type ExecBody = ParsedRequestOf<"exec">["body"];
 

@@ -1,4 +1,6 @@
 import type { Verb } from "../../api/contract.js";
+import type { RequestContext, RouteHandlers } from "../../api/handler.js";
+import type { ChannelEntries } from "../../config/channels.js";
 import { BadInput, NotFound, TaskRefused } from "../../errors.js";
 import { isTaskEnded, type TaskRecord } from "../../model/task.js";
 import {
@@ -10,15 +12,12 @@ import {
 import type { Authorizer } from "../../sessions/authorizer.js";
 import { type Requester, sessionIdOf } from "../../sessions/requester.js";
 import type { Store } from "../../store/store.js";
-import { taskKeyOfCaller } from "../../tasks/new-task.js";
 import { describeAction } from "../../tasks/plan-maintenance.js";
-import type { ApplyResult, Tasks } from "../../tasks/tasks.js";
+import { type ApplyResult, taskKeyOfCaller, type Tasks } from "../../tasks/tasks.js";
 import type { TaskInputEvent } from "../../tasks/transition.js";
 import type { Background } from "../background/background.js";
 import { type CancelDeps, cancelTaskWork } from "../background/cancel.js";
 import { assertMaySetOrigin, findCurrentTask, resolveTargets } from "../background/notify-targets.js";
-import type { RequestContext, RouteHandlers } from "../../api/handler.js";
-import type { ChannelEntries } from "../../config/channels.js";
 
 export type TaskVerb =
   | TaskQueryVerb

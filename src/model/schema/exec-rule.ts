@@ -39,7 +39,7 @@ const args = z
 
 export const execEffectSchema = z.enum(EXEC_EFFECTS);
 
-/** A rule in the configuration and in the API; sessions/exec-rules.ts matches it. */
+/** A rule in the configuration and in the API; sessions/exec-policy.ts matches it. */
 export const execRuleSchema = z.strictObject({
   effect: execEffectSchema,
   executable: executable.optional(),

@@ -4,7 +4,7 @@ import { chmod, chown, mkdir, mkdtemp, symlink, writeFile } from "node:fs/promis
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
-import { removeAgentTmpdir } from "../../../src/acp/agent/agent-tmpdir.js";
+import { removeAgentTmpdir } from "../../../src/acp/agent/adapter.js";
 import { AcpFixture, shellAgent } from "../../support/agents/acp-fixture.js";
 
 const NOBODY = 65_534;

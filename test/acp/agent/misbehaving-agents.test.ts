@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
-import type { SessionUpdate } from "../../../src/acp/wire/session-update.js";
+import type { SessionUpdate } from "../../../src/acp/wire/message.js";
 import {
-  openAdapterFixture,
   type AdapterFixture,
   misbehavingAgent,
+  openAdapterFixture,
 } from "../../support/agents/adapter-fixture.js";
 
 const SOON = 400;

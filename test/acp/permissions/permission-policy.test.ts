@@ -1,8 +1,11 @@
 import type { PermissionOption, ToolKind } from "@agentclientprotocol/sdk";
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { parsePermissionRequest } from "../../../src/acp/permissions/parse-permission.js";
-import { decidePermission, selectOption } from "../../../src/acp/permissions/permission-policy.js";
+import {
+  decidePermission,
+  parsePermissionRequest,
+  selectOption,
+} from "../../../src/acp/permissions/permission-policy.js";
 import { defaults } from "../../../src/defaults.js";
 import type { PermissionRule } from "../../../src/model/acp.js";
 import { scaled } from "../../support/machine-speed.js";

@@ -1,8 +1,7 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { ReplayFilter } from "../../../src/acp/turn/replay-filter.js";
-import { TurnSummary } from "../../../src/acp/turn/turn-summary.js";
-import type { SessionUpdate } from "../../../src/acp/wire/session-update.js";
+import { ReplayFilter, TurnSummary } from "../../../src/acp/turn/turn-summary.js";
+import type { SessionUpdate } from "../../../src/acp/wire/message.js";
 import { TextTail } from "../../../src/text/truncate.js";
 
 const of = (sessionUpdate: string, rest: object = {}, bytes = 100): SessionUpdate => ({

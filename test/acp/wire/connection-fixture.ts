@@ -1,11 +1,11 @@
 import { AcpConnection } from "../../../src/acp/wire/connection.js";
+import type { StreamChunk } from "../../../src/acp/wire/frames.js";
 import type {
   AcpConnectionDeps,
   AgentRpcRequest,
   ConnectionHandlers,
 } from "../../../src/acp/wire/handlers.js";
-import type { StreamChunk } from "../../../src/acp/wire/frame-reader.js";
-import type { SessionUpdate } from "../../../src/acp/wire/session-update.js";
+import type { SessionUpdate } from "../../../src/acp/wire/message.js";
 import { TestClock } from "../../support/session-fixture.js";
 
 export type SentMessage = Record<string, unknown> & { id?: number; method?: string };

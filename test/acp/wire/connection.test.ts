@@ -1,9 +1,9 @@
-import { defaults } from "../../../src/defaults.js";
 import { expect, test } from "vitest";
-import { deferred } from "../../../src/async/deferred.js";
-import { initialize } from "../../../src/acp/wire/initialize.js";
+import { initialize } from "../../../src/acp/agent/open-agent-session.js";
 import type { PendingRequest } from "../../../src/acp/wire/pending-requests.js";
-import { flushPending, ConnectionFixture } from "./connection-fixture.js";
+import { deferred } from "../../../src/async/deferred.js";
+import { defaults } from "../../../src/defaults.js";
+import { ConnectionFixture, flushPending } from "./connection-fixture.js";
 
 const info = { name: "holdfast", version: "0" };
 const soon = { deadlineMs: 1_000 };

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
+import { type AcpFrame, AcpFrameReader } from "../../../src/acp/wire/frames.js";
 import { AcpClosed } from "../../../src/errors.js";
-import { type AcpFrame, AcpFrameReader } from "../../../src/acp/wire/frame-reader.js";
 import { scaled } from "../../support/machine-speed.js";
 
 /** Everything a stream says, cut at these places. */

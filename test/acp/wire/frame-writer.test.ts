@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { AcpFrameWriter, type OutgoingFrame } from "../../../src/acp/wire/frame-writer.js";
+import { AcpFrameWriter, type OutgoingFrame } from "../../../src/acp/wire/frames.js";
 import { deferred } from "../../../src/async/deferred.js";
 import { flushPending } from "./connection-fixture.js";
 

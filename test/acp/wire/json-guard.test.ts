@@ -1,6 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { parseRpcMessage } from "../../../src/acp/wire/message.js";
-import { whyTooComplex } from "../../../src/acp/wire/json-guard.js";
+import { parseRpcMessage, whyTooComplex } from "../../../src/acp/wire/message.js";
 
 const MIB = 1024 * 1024;
 

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { StderrTail } from "../../../src/acp/wire/stderr-tail.js";
+import { StderrTail } from "../../../src/acp/agent/exit-reason.js";
 
 const tailOf = (...chunks: (string | Uint8Array)[]): StderrTail => {
   const tail = new StderrTail();

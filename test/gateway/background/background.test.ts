@@ -6,8 +6,7 @@ import { Background, type BackgroundDeps } from "../../../src/gateway/background
 import { TaskEventFollower } from "../../../src/gateway/background/task-event-follower.js";
 import { isTaskEnded } from "../../../src/model/task.js";
 import type { Problem } from "../../../src/supervisor/api.js";
-import { taskKeyOfRun } from "../../../src/tasks/new-task.js";
-import { Tasks } from "../../../src/tasks/tasks.js";
+import { taskKeyOfRun, Tasks } from "../../../src/tasks/tasks.js";
 import { newRun } from "../../support/store/run-samples.js";
 import { PARENT } from "../../support/store/task-samples.js";
 import { openTaskRegistry, SUCCEEDED_FINISH, type TaskRegistry } from "../../support/task-registry.js";

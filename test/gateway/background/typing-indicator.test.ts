@@ -2,10 +2,10 @@ import { setMaxListeners } from "node:events";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import type { Channel } from "../../../src/channels/channel.js";
 import { TypingIndicator } from "../../../src/gateway/background/typing-indicator.js";
-import type { TaskInput } from "../../../src/tasks/new-task.js";
 import { DeliveryFailed } from "../../../src/tasks/delivery.js";
+import type { TaskInput } from "../../../src/tasks/tasks.js";
 import { CHAT, PARENT } from "../../support/store/task-samples.js";
-import { SUCCEEDED_FINISH, openTaskRegistry, type TaskRegistry } from "../../support/task-registry.js";
+import { openTaskRegistry, SUCCEEDED_FINISH, type TaskRegistry } from "../../support/task-registry.js";
 import { waitFor } from "../../support/wait-for.js";
 
 const EVERY_MS = 20;

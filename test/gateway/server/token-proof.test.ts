@@ -1,15 +1,13 @@
 import { once } from "node:events";
 import { mkdtemp, rm } from "node:fs/promises";
-import { createServer, request, type IncomingMessage } from "node:http";
+import { createServer, type IncomingMessage, request } from "node:http";
 import { connect, createServer as createNetServer, type Server, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
-import { openAttachSocket } from "../../../src/cli/client/attach-socket.js";
 import { createClient } from "../../../src/api/client.js";
 import { followNdjson } from "../../../src/api/ndjson.js";
-import { gatewaySocketPath } from "../../../src/home/state-directory.js";
 import {
   CHALLENGE_PATH,
   clientProof,
@@ -18,8 +16,10 @@ import {
   newNonce,
   tokenIdFromHash,
 } from "../../../src/api/token-proof.js";
-import { hashSessionToken, newSessionToken } from "../../../src/sessions/session-token.js";
-import { gatewayForFile, errorOf } from "../../support/gateway/real-gateway.js";
+import { openAttachSocket } from "../../../src/cli/client/attach-socket.js";
+import { gatewaySocketPath } from "../../../src/home/state-directory.js";
+import { hashSessionToken, newSessionToken } from "../../../src/sessions/requester.js";
+import { errorOf, gatewayForFile } from "../../support/gateway/real-gateway.js";
 
 const gatewayFixture = gatewayForFile();
 

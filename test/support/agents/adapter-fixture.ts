@@ -7,14 +7,12 @@ import {
   type AdapterOptions,
   startAdapter,
 } from "../../../src/acp/agent/adapter.js";
-import { ReplayFilter } from "../../../src/acp/turn/replay-filter.js";
-import { parsePermissionRequest } from "../../../src/acp/permissions/parse-permission.js";
-import { decidePermission } from "../../../src/acp/permissions/permission-policy.js";
+import { initialize } from "../../../src/acp/agent/open-agent-session.js";
+import { decidePermission, parsePermissionRequest } from "../../../src/acp/permissions/permission-policy.js";
+import { ReplayFilter, type TurnSummary } from "../../../src/acp/turn/turn-summary.js";
+import type { AgentRpcRequest, ConnectionHandlers } from "../../../src/acp/wire/handlers.js";
 import type { PermissionRule } from "../../../src/model/acp.js";
-import type { TurnSummary } from "../../../src/acp/turn/turn-summary.js";
-import type { ConnectionHandlers, AgentRpcRequest } from "../../../src/acp/wire/handlers.js";
-import { initialize } from "../../../src/acp/wire/initialize.js";
-import { plantLookalike, findProcessesOfRun, realSupervisor } from "../supervisor/real-supervisor.js";
+import { findProcessesOfRun, plantLookalike, realSupervisor } from "../supervisor/real-supervisor.js";
 
 const CLIENT_INFO = { name: "holdfast-test", version: "0" };
 const TIMEOUT_MS = 20_000;

@@ -1,7 +1,7 @@
 import type { RequestListener } from "node:http";
-import { answerChallenge } from "../../../src/gateway/auth/challenge.js";
 import { CHALLENGE_PATH } from "../../../src/api/token-proof.js";
-import { hashSessionToken } from "../../../src/sessions/session-token.js";
+import { answerChallenge } from "../../../src/gateway/auth/challenge.js";
+import { hashSessionToken } from "../../../src/sessions/requester.js";
 
 /** A made-up gateway that proves to know one token, and answers the rest as told. */
 export function fakeGateway(token: string, answer?: RequestListener): RequestListener {
