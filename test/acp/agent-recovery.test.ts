@@ -1,62 +1,49 @@
 import { existsSync } from "node:fs";
 import { expect, test } from "vitest";
-import { AcpFixture, shellAgent } from "../support/agents/acp-fixture.js";
-import { misbehavingAgent } from "../support/agents/adapter-fixture.js";
+import type { Store } from "../../src/store/store.js";
+import { AcpFixture, misbehavingAgent, overrideStore, shellAgent } from "../support/agents/acp-fixture.js";
+import { waitFor } from "../support/wait-for.js";
 
 test("a live agent that is not owned yet gets no second agent beside it", async () => {
   const fixture = await AcpFixture.open();
   const session = await fixture.spawn(shellAgent());
   const pid = await fixture.pid(session);
-  const turn = await fixture.prompt(session, "echo on; sleep 3106");
-  await fixture.waitForText(turn, "on");
+  const turn = await fixture.promptUntil(session, "echo on; sleep 3106", "on");
   const second = await fixture.restart({}, { blind: true });
   const refused = { code: "ACP_NOT_HELD", sessionId: session };
   await expect(second.prompt(session, "echo early")).rejects.toMatchObject(refused);
-  await expect(second.acp.closeSession(session, { actor: "test" })).rejects.toMatchObject(refused);
+  await expect(second.close(session)).rejects.toMatchObject(refused);
   const { runs } = await second.supervisor.reconcile();
-  // Asked while it is being taken up.
+  // Prompted while the session is being resumed.
   const [next] = await Promise.all([second.prompt(session, "echo next"), second.acp.resumeSessionsOf(runs)]);
-  expect(await second.acp.cancelTurn(session, { actor: "test" })).toMatchObject({
-    turnId: turn.turnId,
-    outcome: "cancelled",
-  });
+  expect(await second.cancel(session)).toMatchObject({ turnId: turn.turnId, outcome: "cancelled" });
   expect(await second.waitForTurnEnd(next)).toMatchObject({ outcome: "completed", text: "next\n" });
   expect(await second.pid(session)).toBe(pid);
   expect(await second.supervisor.listRuns({ sessionId: session })).toHaveLength(1);
-  await second.acp.closeSession(session, { actor: "test" });
-  await second.waitForAgentExit(session);
 });
 
 test("an agent whose end is found later interrupts its turn, and the session continues", async () => {
   const fixture = await AcpFixture.open();
   const session = await fixture.spawn(shellAgent("resume"));
-  const turn = await fixture.prompt(session, "echo on; sleep 3106");
-  await fixture.waitForText(turn, "on");
+  const turn = await fixture.promptUntil(session, "echo on; sleep 3106", "on");
   const { runId } = await fixture.session(session);
   const second = await fixture.restart({}, { blind: true });
   await second.supervisor.stop(runId ?? "");
   const { runs } = await second.supervisor.reconcile();
   await second.acp.resumeSessionsOf(runs);
   expect(await second.waitForTurnEnd(turn)).toMatchObject({ outcome: "interrupted", text: "on\n" });
-  expect(await second.promptAndWait(session, "echo next")).toMatchObject({
-    outcome: "completed",
-    text: "next\n",
-  });
-  await second.acp.closeSession(session, { actor: "test" });
-  await second.waitForAgentExit(session);
+  await second.echo(session, "next");
 });
 
 test("the problem of a session stays after a restart", async () => {
   const fixture = await AcpFixture.open();
   const session = await fixture.spawn(shellAgent());
-  const { runId } = await fixture.session(session);
-  await fixture.supervisor.stop(runId ?? "");
-  await fixture.waitFor(session, async () => (await fixture.session(session)).state === "down");
+  await (await fixture.run(session)).cancel();
+  await fixture.waitForState(session, "down");
   const { problem } = await fixture.session(session);
   expect(problem).toMatchObject({ code: "ACP_CLOSED" });
   const second = await fixture.restart();
   expect(await second.session(session)).toMatchObject({ state: "down", problem });
-  await second.acp.closeSession(session, { actor: "test" });
 });
 
 test.each(["starting", "closing"] as const)(
@@ -69,33 +56,69 @@ test.each(["starting", "closing"] as const)(
     const { store } = await AcpFixture.open({}, { home: fixture.home, instanceId: "in_else" });
     await store.commitAcpChange(session, "in_acp", { session: { state } });
     const second = await fixture.restart();
-    await second.waitFor(
-      session,
-      async () => (await second.session(session)).state === (state === "starting" ? "down" : "closed"),
-    );
+    await second.waitForState(session, state === "starting" ? "down" : "closed");
     expect(existsSync(tmpdir ?? "/")).toBe(false);
     await second.waitForAgentExit(session);
     if (state === "closing") return;
-    expect(await second.promptAndWait(session, "echo next")).toMatchObject({
-      outcome: "completed",
-      text: "next\n",
-    });
+    await second.echo(session, "next");
     expect((await second.session(session)).runId).not.toBe(runId);
-    await second.acp.closeSession(session, { actor: "test" });
-    await second.waitForAgentExit(session);
   },
 );
 
 test("a prompt during the exit of the agent goes to the next agent", async () => {
   const fixture = await AcpFixture.open({ ownExitMs: 1_500 });
   const session = await fixture.spawn(misbehavingAgent("answers-and-closes-stdout"));
-  const { runId } = await fixture.session(session);
-  const run = fixture.supervisor.run(runId ?? "") ?? expect.fail("no agent");
+  const run = await fixture.run(session);
   expect(await fixture.promptAndWait(session, "go")).toMatchObject({ outcome: "completed" });
-  // Its output has ended; its process has not.
+  // Its output has ended, and its process runs on.
   for await (const { stream } of run.follow({ streams: ["stdout"] })) expect(stream).toBe("stdout");
   expect(await fixture.promptAndWait(session, "go")).toMatchObject({ outcome: "completed", ordinal: 2 });
-  expect((await fixture.session(session)).runId).not.toBe(runId);
-  await fixture.acp.closeSession(session, { actor: "test" });
-  await fixture.waitForAgentExit(session);
+  expect((await fixture.session(session)).runId).not.toBe(run.runId);
+});
+
+/** The gateway of a session stops writing before or after this write of the turn. A turn with a request has 6 or more. */
+const crashes = [1, 2, 3, 4, 5, 6].flatMap((at) => [
+  { at, written: false },
+  { at, written: true },
+]);
+
+test("after a crash at any step of a turn, the prompt is sent once and the request answered once", async () => {
+  const dying = new Map<string, (typeof crashes)[number]>();
+  const counts = new Map<string, number>();
+  const dead = new Set<string>();
+  const never = new Promise<never>(() => undefined);
+  const through = (store: Store): Store =>
+    overrideStore(store, {
+      commitAcpChange: async (...change) => {
+        const [id] = change;
+        const crash = dying.get(id);
+        const count = counts.get(id) ?? 0;
+        counts.set(id, count + 1);
+        if (crash === undefined || count < crash.at) return store.commitAcpChange(...change);
+        if (crash.written) await store.commitAcpChange(...change);
+        dead.add(id);
+        return never;
+      },
+    });
+  const fixture = await AcpFixture.open({}, { through });
+  const sessions = await Promise.all(
+    crashes.map((_, at) => fixture.spawn(shellAgent(), { key: `s${at}`, rules: [{ effect: "allow" }] })),
+  );
+  const turns = await Promise.all(
+    sessions.map((session, at) => {
+      counts.set(session, 0);
+      dying.set(session, crashes[at]!);
+      return fixture.prompt(session, "ask echo hi");
+    }),
+  );
+  await waitFor("every session has stopped writing", () => dead.size === sessions.length);
+  const second = await fixture.restart();
+  for (const turn of turns) {
+    expect(await second.waitForTurnEnd(turn)).toMatchObject({ outcome: "completed", text: "<yes>hi\n" });
+    const { sessionId, turnId } = turn;
+    const updates = await second.store.listAcpUpdates({ sessionId, turnId });
+    expect(JSON.stringify(updates).match(/"tool_call"/g)).toHaveLength(1);
+    expect(await second.store.listAcpPermissionRequests({ sessionId })).toMatchObject([{ answered: true }]);
+  }
+  expect(second.log.match(/^prompt/gm)).toHaveLength(sessions.length);
 });

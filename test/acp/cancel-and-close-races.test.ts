@@ -9,8 +9,7 @@ import { AcpFixture, overrideStore, shellAgent } from "../support/agents/acp-fix
 test("the next gateway carries out a cancel that was recorded before a crash", async () => {
   const fixture = await AcpFixture.open();
   const session = await fixture.spawn(shellAgent());
-  const turn = await fixture.prompt(session, "echo on; sleep 3106");
-  await fixture.waitForText(turn, "on");
+  const turn = await fixture.promptUntil(session, "echo on; sleep 3106", "on");
   await fixture.detach();
   // As if it had died before it could tell the agent.
   const { store } = await AcpFixture.open({}, { home: fixture.home, instanceId: "in_else" });
@@ -23,8 +22,6 @@ test("the next gateway carries out a cancel that was recorded before a crash", a
     stopReason: "cancelled",
     cancel: { actor: "ada", reapTools: true },
   });
-  await second.acp.closeSession(session, { actor: "test" });
-  await second.waitForAgentExit(session);
 });
 
 test("a closed session reads no further prompt, also if the store fails", async () => {
@@ -48,7 +45,7 @@ test("a closed session reads no further prompt, also if the store fails", async 
   const turn = await fixture.prompt(session, "echo on");
   await fixture.waitForTurnEnd(turn);
   await looked.promise;
-  await fixture.acp.closeSession(session, { actor: "test" });
+  await fixture.close(session);
   await fixture.detach();
   gate.resolve();
   await setImmediate();
@@ -70,12 +67,10 @@ test("a cancel finds a turn that is sent while the queue is searched", async () 
   const sent = deferred<void>();
   turnSent = sent.promise;
   const turn = await fixture.prompt(session, "echo on; sleep 3106");
-  const cancelled = fixture.acp.cancelTurn(session, { actor: "test" });
+  const cancelled = fixture.cancel(session);
   await fixture.waitForText(turn, "on");
   sent.resolve();
   expect(await cancelled).toMatchObject({ turnId: turn.turnId, outcome: "cancelled" });
-  await fixture.acp.closeSession(session, { actor: "test" });
-  await fixture.waitForAgentExit(session);
 });
 
 test("a late cancel does not reach the next turn", async () => {
@@ -95,13 +90,11 @@ test("a late cancel does not reach the next turn", async () => {
   const session = await fixture.spawn(shellAgent());
   const turn = await fixture.prompt(session, "echo first");
   await ending.promise;
-  const cancelled = fixture.acp.cancelTurn(session, { actor: "test" });
+  const cancelled = fixture.cancel(session);
   goOn.resolve();
   expect(await cancelled).toMatchObject({ turnId: turn.turnId, outcome: "completed", cancel: null });
   expect(await fixture.promptAndWait(session, "echo second")).toMatchObject({ outcome: "completed" });
   expect(fixture.log).not.toContain("cancel");
-  await fixture.acp.closeSession(session, { actor: "test" });
-  await fixture.waitForAgentExit(session);
 });
 
 test("a close cancels every queued prompt, also if the first is sent meanwhile", async () => {
@@ -123,14 +116,13 @@ test("a close cancels every queued prompt, also if the first is sent meanwhile",
   const session = await fixture.spawn(shellAgent());
   const first = await fixture.prompt(session, "echo on; sleep 3106");
   const second = await fixture.prompt(session, "echo never");
-  const closed = fixture.acp.closeSession(session, { actor: "test" });
+  const closed = fixture.close(session);
   await listed.promise;
   await fixture.waitForText(first, "on");
   sent.resolve();
   await closed;
   expect(await fixture.waitForTurnEnd(first)).toMatchObject({ outcome: "cancelled" });
   expect(await fixture.waitForTurnEnd(second)).toMatchObject({ outcome: "cancelled", startedAt: null });
-  await fixture.waitForAgentExit(session);
 });
 
 test("an agent is not started for a session that is being closed", async () => {
@@ -151,17 +143,16 @@ test("an agent is not started for a session that is being closed", async () => {
   const session = await fixture.spawn(shellAgent());
   const { runId } = await fixture.session(session);
   await fixture.supervisor.stop(runId ?? "");
-  await fixture.waitFor(session, async () => (await fixture.session(session)).state === "down");
+  await fixture.waitForState(session, "down");
   held = true;
   const turn = await fixture.prompt(session, "echo never");
   await asked.promise;
-  const closed = fixture.acp.closeSession(session, { actor: "test" });
-  await fixture.waitFor(session, async () => (await fixture.session(session)).state === "closing");
+  const closed = fixture.close(session);
+  await fixture.waitForState(session, "closing");
   goOn.resolve();
   await closed;
   expect(await fixture.waitForTurnEnd(turn)).toMatchObject({ outcome: "cancelled" });
   expect(await fixture.supervisor.listRuns({ sessionId: session })).toHaveLength(1);
-  await fixture.waitForAgentExit(session);
 });
 
 test("a repeated prompt is one turn, and the turn id of another session is refused", async () => {
@@ -174,7 +165,7 @@ test("a repeated prompt is one turn, and the turn id of another session is refus
   expect(fixture.log).toBe("session/new\nprompt echo once\nprompt echo next\n");
   const other = await fixture.spawn(shellAgent(), { key: "two" });
   await expect(fixture.acp.prompt(other, request)).rejects.toMatchObject({ code: "BAD_INPUT" });
-  for (const each of [session, other]) await fixture.acp.closeSession(each, { actor: "test" });
+  for (const each of [session, other]) await fixture.close(each);
 });
 
 test("a close stops the agent while the store fails, and is recorded later", async () => {
@@ -191,17 +182,14 @@ test("a close stops the agent while the store fails, and is recorded later", asy
   const onProblem = (message: string): void => void problems.push(message);
   const fixture = await AcpFixture.open(limits, { through, onProblem });
   const session = await fixture.spawn(shellAgent());
-  const turn = await fixture.prompt(session, "echo on; sleep 3106");
-  await fixture.waitForText(turn, "on");
-  const { runId } = await fixture.session(session);
-  const run = fixture.supervisor.run(runId ?? "") ?? expect.fail("no agent");
+  const turn = await fixture.promptUntil(session, "echo on; sleep 3106", "on");
+  const run = await fixture.run(session);
   broken = true;
-  const closed = fixture.acp.closeSession(session, { actor: "test" });
+  const closed = fixture.close(session);
   expect(await run.wait()).toMatchObject({ emptiness: "proven" });
   expect(await fixture.session(session)).toMatchObject({ state: "ready" });
   broken = false;
   expect(await closed).toMatchObject({ session: { state: "closed" } });
   expect(await fixture.waitForTurnEnd(turn)).toMatchObject({ state: "ended" });
   expect(problems).toEqual([`ACP session ${session} could not be written; retrying`]);
-  await fixture.waitForAgentExit(session);
 });

@@ -3,46 +3,23 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import type { Store } from "../../src/store/store.js";
-import { AcpFixture, shellAgent, overrideStore } from "../support/agents/acp-fixture.js";
+import { AcpFixture, overrideStore, shellAgent } from "../support/agents/acp-fixture.js";
+import { CgroupFreezer } from "../support/anchor/cgroup-freezer.js";
 import { waitFor } from "../support/wait-for.js";
 
-async function killed(fixture: AcpFixture, session: string): Promise<void> {
-  // oxlint-disable-next-line no-restricted-properties -- the agent that this test started, by the number its run has
-  process.kill(await fixture.pid(session), "SIGKILL");
-}
-
 test.each([
-  [
-    "resume",
-    ["resume", "load"],
-    "session/new\nprompt echo one\nprompt echo lost\nsession/resume\nprompt echo two\n",
-    false,
-  ],
-  [
-    "load",
-    ["load"],
-    "session/new\nprompt echo one\nprompt echo lost\nsession/load\nprompt echo two\n",
-    false,
-  ],
-  ["neither", [], "session/new\nprompt echo one\nprompt echo lost\nsession/new\nprompt echo two\n", true],
-  [
-    "both, and can do neither",
-    ["resume", "load", "lies"],
-    "session/new\nprompt echo one\nprompt echo lost\nsession/resume\nsession/load\nsession/new\nprompt echo two\n",
-    true,
-  ],
+  ["resume", ["resume", "load"], "session/resume", false],
+  ["load", ["load"], "session/load", false],
+  ["neither", [], "session/new", true],
+  ["both, which fail", ["resume", "load", "lies"], "session/resume\nsession/load\nsession/new", true],
 ] as const)(
-  "an agent that dies in mid-turn and offers %s: interrupted, never sent again, and the session goes on",
-  async (_, offers, log, contextLost) => {
+  "the turn of an agent that dies is interrupted and not sent again, and the session continues, with %s",
+  async (_, offers, reopened, contextLost) => {
     const fixture = await AcpFixture.open();
     const session = await fixture.spawn(shellAgent(...offers));
-    expect(await fixture.promptAndWait(session, "echo one")).toMatchObject({
-      text: "one\n",
-      contextLost: false,
-    });
-    const lost = await fixture.prompt(session, "echo lost; sleep 3106");
-    await fixture.waitForText(lost, "lost");
-    await killed(fixture, session);
+    await fixture.echo(session, "one", { contextLost: false });
+    const lost = await fixture.promptUntil(session, "echo lost; sleep 3106", "lost");
+    await fixture.signalAgent(session);
     expect(await fixture.waitForTurnEnd(lost)).toMatchObject({
       outcome: "interrupted",
       text: "lost\n",
@@ -50,15 +27,15 @@ test.each([
     });
     expect(await fixture.session(session)).toMatchObject({ state: "down", tmpdir: null });
     const next = await fixture.promptAndWait(session, "echo two");
-    // What `session/load` tells again is no output of the turn.
+    // History that `session/load` replays is no output of the turn.
     expect(next).toMatchObject({ outcome: "completed", text: "two\n", contextLost });
-    expect(fixture.log).toBe(log);
+    expect(fixture.log).toBe(
+      `session/new\nprompt echo one\nprompt echo lost\n${reopened}\nprompt echo two\n`,
+    );
     const updates = await fixture.store.listAcpUpdates({ sessionId: session });
     expect(JSON.stringify(updates)).not.toContain("told again");
     expect(updates.filter(({ type }) => type === "context-lost")).toHaveLength(contextLost ? 1 : 0);
     expect(await fixture.promptAndWait(session, "echo three")).toMatchObject({ contextLost: false });
-    await fixture.acp.closeSession(session, { actor: "test" });
-    await fixture.waitForAgentExit(session);
   },
 );
 
@@ -68,11 +45,8 @@ test("a close uses the agent's session/close, and session/delete on request", as
   await fixture.acp.closeSession(session, { actor: "test", discardPersistentState: true });
   expect(fixture.log).toBe("session/new\nsession/close\nsession/delete\n");
   await fixture.waitForAgentExit(session);
-  // Again, and by a second: the same answer.
-  expect(await fixture.acp.closeSession(session, { actor: "test" })).toMatchObject({
-    session: { state: "closed" },
-    survivors: [],
-  });
+  // A second close has the same answer.
+  expect(await fixture.close(session)).toMatchObject({ session: { state: "closed" }, survivors: [] });
 });
 
 test("a close during a turn ends the turn and the queued prompts", async () => {
@@ -82,22 +56,17 @@ test("a close during a turn ends the turn and the queued prompts", async () => {
   const queued = await fixture.prompt(session, "echo never");
   await fixture.waitForText(running, "on");
   const short = await fixture.restart({ cancelMs: 300 });
-  await short.acp.closeSession(session, { actor: "test" });
+  await short.close(session);
   expect(await short.waitForTurnEnd(running)).toMatchObject({ outcome: "cancel-unconfirmed" });
   expect(await short.waitForTurnEnd(queued)).toMatchObject({ outcome: "cancelled", startedAt: null });
   expect(fixture.log).not.toContain("never");
-  await short.waitForAgentExit(session);
 });
 
 test("a session in mode run closes itself after one prompt", async () => {
   const fixture = await AcpFixture.open();
   const session = await fixture.spawn(shellAgent(), { mode: "run" });
-  expect(await fixture.promptAndWait(session, "echo once")).toMatchObject({
-    outcome: "completed",
-    text: "once\n",
-  });
-  await fixture.waitFor(session, async () => (await fixture.session(session)).state === "closed");
-  await fixture.waitForAgentExit(session);
+  await fixture.echo(session, "once");
+  await fixture.waitForState(session, "closed");
 });
 
 test("a stale session of another gateway and its processes are left alone", async () => {
@@ -105,24 +74,18 @@ test("a stale session of another gateway and its processes are left alone", asyn
   const session = await fixture.spawn(shellAgent());
   const other = await AcpFixture.open({}, { home: fixture.home, instanceId: "in_else" });
   const before = await fixture.session(session);
-  for (const act of [
-    other.acp.closeSession(session, { actor: "test" }),
-    other.acp.cancelTurn(session, { actor: "test" }),
-    other.prompt(session, "echo mine"),
-  ])
+  for (const act of [other.close(session), other.cancel(session), other.prompt(session, "echo mine")])
     await expect(act).rejects.toMatchObject({ code: "ACP_NOT_HELD", heldBy: "in_acp" });
   expect(await other.acp.verifyProcessTree(session)).toMatchObject({ verified: false, processes: [] });
   expect(await fixture.session(session)).toEqual(before);
-  expect(await fixture.promptAndWait(session, "echo still here")).toMatchObject({ text: "still here\n" });
-  await fixture.acp.closeSession(session, { actor: "test" });
-  await fixture.waitForAgentExit(session);
+  await fixture.echo(session, "still here");
 });
 
 test("a session whose gateway came back is not closed as lost", async () => {
   const fixture = await AcpFixture.open();
   const session = await fixture.spawn(shellAgent("resume"));
-  await killed(fixture, session);
-  await fixture.waitFor(session, async () => (await fixture.session(session)).state === "down");
+  await fixture.signalAgent(session);
+  await fixture.waitForState(session, "down");
   const through = (store: Store): Store =>
     overrideStore(store, {
       listAcpPermissionRequests: async (filter) => {
@@ -131,29 +94,26 @@ test("a session whose gateway came back is not closed as lost", async () => {
       },
     });
   const other = await AcpFixture.open({}, { home: fixture.home, instanceId: "in_else", through });
-  const closing = other.acp.closeSession(session, { actor: "test" });
+  const closing = other.close(session);
   await expect(closing).rejects.toMatchObject({ code: "ACP_NOT_HELD", heldBy: "in_acp" });
-  expect(await fixture.promptAndWait(session, "echo still here")).toMatchObject({ text: "still here\n" });
-  await fixture.acp.closeSession(session, { actor: "test" });
-  await fixture.waitForAgentExit(session);
+  await fixture.echo(session, "still here");
 });
 
 test("an agent without a session is stopped at the next start, and the others continue", async () => {
   const fixture = await AcpFixture.open();
   const session = await fixture.spawn(shellAgent());
   const stray = await fixture.supervisor.spawn({ io: "pipe", argv: ["sleep", "3018"] }, { backendId: "acp" });
-  const kin = await fixture.supervisor.spawn({ io: "pipe", argv: ["sleep", "3018"] });
+  const other = await fixture.supervisor.spawn({ io: "pipe", argv: ["sleep", "3018"] });
   const pid = await fixture.pid(session);
   const second = await fixture.restart();
   expect(await second.supervisor.getRun(stray.runId)).toMatchObject({
     state: "exited",
     exit: { actor: "acp: its session is closed" },
   });
-  expect(second.supervisor.run(kin.runId)?.state).toBe("running");
+  expect(second.supervisor.run(other.runId)?.state).toBe("running");
   expect(await second.acp.verifyProcessTree(session)).toMatchObject({ verified: true });
   expect(await second.pid(session)).toBe(pid);
-  await second.acp.closeSession(session, { actor: "test" });
-  await second.supervisor.run(kin.runId)?.cancel({ graceMs: 0 });
+  await second.supervisor.run(other.runId)?.cancel({ graceMs: 0 });
 });
 
 test("a command line with a secret is not stored, so the agent is not restarted", async () => {
@@ -161,33 +121,28 @@ test("a command line with a secret is not stored, so the agent is not restarted"
   const argv = [...shellAgent("resume"), "--api-key=sk-abcdefghijklmnop1234"];
   const session = await fixture.spawn(argv);
   expect(JSON.stringify(await fixture.session(session))).not.toContain("sk-abcdef");
-  await killed(fixture, session);
-  await fixture.waitFor(session, async () => (await fixture.session(session)).state === "down");
-  // This process still knows it.
-  expect(await fixture.promptAndWait(session, "echo again")).toMatchObject({ text: "again\n" });
-  await killed(fixture, session);
-  await fixture.waitFor(session, async () => (await fixture.session(session)).state === "down");
+  await fixture.signalAgent(session);
+  await fixture.waitForState(session, "down");
+  // This process still knows the command line.
+  await fixture.echo(session, "again");
+  await fixture.signalAgent(session);
+  await fixture.waitForState(session, "down");
   const second = await fixture.restart();
   expect(await second.promptAndWait(session, "echo never")).toMatchObject({
     outcome: "failed",
     problem: { code: "ACP_NOT_RESTARTABLE" },
   });
-  await second.acp.closeSession(session, { actor: "test" });
-  await second.waitForAgentExit(session);
 });
 
 test("an answer after the death of the agent's process is recorded as interrupted", async () => {
   const fixture = await AcpFixture.open();
   const session = await fixture.spawn(shellAgent());
-  const turn = await fixture.prompt(session, "ghost");
-  await fixture.waitForText(turn, "the ghost is there");
-  await killed(fixture, session);
+  const turn = await fixture.promptUntil(session, "ghost", "the ghost is there");
+  await fixture.signalAgent(session);
   expect(await fixture.waitForTurnEnd(turn)).toMatchObject({
     outcome: "interrupted",
     stopReason: "end_turn",
   });
-  await fixture.acp.closeSession(session, { actor: "test" });
-  await fixture.waitForAgentExit(session);
 });
 
 test("an agent has its own TMPDIR, and the markers and token of its session in its environment", async () => {
@@ -202,7 +157,7 @@ test("an agent has its own TMPDIR, and the markers and token of its session in i
   expect(text).toMatch(/^HOLDFAST_TOKEN=\S+$/m);
   expect(text.trimEnd().endsWith(`\n${tmpdir}`)).toBe(true);
   expect(record).toMatchObject({ sessionId: session, backendId: "acp" });
-  await fixture.acp.closeSession(session, { actor: "test" });
+  await fixture.close(session);
   expect(existsSync(tmpdir ?? "/")).toBe(false);
 });
 
@@ -234,6 +189,27 @@ test("the output of an agent while no gateway ran is stored, also if the agent h
     toolCalls: [{ kind: "execute" }],
   });
   expect(await second.session(session)).toMatchObject({ state: "down", tmpdir: null });
-  await second.acp.closeSession(session, { actor: "test" });
-  await second.waitForAgentExit(session);
 });
+
+test.skipIf(!CgroupFreezer.isAvailable)(
+  "a session whose tool survives KILL stays closing, names it, and closes when it is gone",
+  async () => {
+    const problems: string[] = [];
+    const fixture = await AcpFixture.open({}, { onRunProblem: ({ message }) => problems.push(message) });
+    const session = await fixture.spawn(shellAgent());
+    const { text } = await fixture.promptAndWait(session, "sleep 3119 >/dev/null 2>&1 & echo $!");
+    {
+      await using frozen = new CgroupFreezer();
+      frozen.freeze(Number(text));
+      await frozen.frozen();
+      const closing = await fixture.close(session);
+      expect(closing.survivors).toMatchObject([{ pid: Number(text), command: "sleep" }]);
+      expect(closing.session.state).toBe("closing");
+      expect(problems.filter((message) => message.includes("processes survived KILL"))).toHaveLength(1);
+      await expect(fixture.prompt(session, "echo on")).rejects.toMatchObject({ code: "ACP_SESSION_CLOSED" });
+      const again = await fixture.close(session);
+      expect(again).toMatchObject({ session: { state: "closing" }, survivors: [{ pid: Number(text) }] });
+    }
+    await fixture.waitForState(session, "closed");
+  },
+);

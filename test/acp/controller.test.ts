@@ -1,17 +1,14 @@
 import { expect, test } from "vitest";
-import { AcpFixture, shellAgent } from "../support/agents/acp-fixture.js";
-import { misbehavingAgent } from "../support/agents/adapter-fixture.js";
-import { livingParts, STUBBORN_TREE, STUBBORN_TREE_THEN_EXIT } from "../support/agents/stubborn-tree.js";
+import { AcpFixture, misbehavingAgent, shellAgent } from "../support/agents/acp-fixture.js";
+import {
+  livingParts,
+  OTHER_STUBBORN_TREE,
+  STUBBORN_TREE,
+  STUBBORN_TREE_THEN_EXIT,
+} from "../support/agents/stubborn-tree.js";
 import { waitFor } from "../support/wait-for.js";
 
 const SOON = 400;
-
-async function failure(promise: Promise<unknown>): Promise<unknown> {
-  return promise.then(
-    (value) => ({ succeeded: value }),
-    (error: unknown) => error,
-  );
-}
 
 test.each([
   ["never-initialize", { initializeMs: SOON }, { code: "ACP_TIMEOUT" }],
@@ -20,11 +17,11 @@ test.each([
   ["wrong-version", {}, { code: "ACP_CLOSED", reason: "wrong-version" }],
 ])("%s: no session is created, and nothing is left", async (mode, limits, error) => {
   const fixture = await AcpFixture.open(limits);
-  expect(await failure(fixture.spawn(misbehavingAgent(mode)))).toMatchObject(error);
+  await expect(fixture.spawn(misbehavingAgent(mode))).rejects.toMatchObject(error);
   const [session] = await fixture.store.listAcpSessions({});
   expect(session).toMatchObject({ state: "closed" });
   await fixture.waitForAgentExit(session!.sessionId);
-  // As many as it takes to see what it writes.
+  // Only the first malformed lines are reported.
   expect(fixture.malformed).toHaveLength(mode === "garbage" ? 10 : 0);
 });
 
@@ -53,28 +50,29 @@ test.each([
     const turn = await fixture.promptAndWait(session, "go", timeout);
     expect(turn).toMatchObject({ state: "ended", outcome });
     expect(JSON.stringify(turn.problem)).toContain(says);
-    await fixture.waitFor(session, async () => (await fixture.session(session)).state === "down");
+    await fixture.waitForState(session, "down");
     await fixture.waitForAgentExit(session);
-    if (mode === "dies-mid-frame") expect(turn.text).toBe("last words");
-    await fixture.acp.closeSession(session, { actor: "test" });
+    if (mode === "dies-mid-frame") {
+      expect(turn.text).toBe("last words");
+      expect(JSON.stringify(turn.problem)).toContain("it exited with code 3");
+    }
+    await fixture.close(session);
     expect(await fixture.session(session)).toMatchObject({ state: "closed" });
   },
 );
 
-test.each(["answers-twice", "unknown-methods", "in-pieces"])(
-  "%s: this turn and the next complete",
-  async (mode) => {
-    const fixture = await AcpFixture.open();
-    const session = await fixture.spawn(misbehavingAgent(mode));
+test.each([
+  ["answers-twice", ""],
+  ["unknown-methods", ""],
+  ["in-pieces", "grün 🌱"],
+])("%s: this turn and the next complete", async (mode, text) => {
+  const fixture = await AcpFixture.open();
+  const session = await fixture.spawn(misbehavingAgent(mode));
+  for (const ordinal of [1, 2])
     expect(await fixture.promptAndWait(session, "go")).toMatchObject({
-      outcome: "completed",
-      stopReason: "end_turn",
+      ...{ outcome: "completed", stopReason: "end_turn", ordinal, text },
     });
-    expect(await fixture.promptAndWait(session, "go")).toMatchObject({ outcome: "completed", ordinal: 2 });
-    await fixture.acp.closeSession(session, { actor: "test" });
-    await fixture.waitForAgentExit(session);
-  },
-);
+});
 
 test("one prompt runs, and the queued ones can be listed and cancelled", async () => {
   const fixture = await AcpFixture.open();
@@ -87,12 +85,12 @@ test("one prompt runs, and the queued ones can be listed and cancelled", async (
   const states = (await fixture.store.listAcpTurns({ sessionId: session })).map(({ state }) => state);
   expect(states).toEqual(["running", "queued", "queued"]);
   const { turnId } = second;
-  expect(await fixture.acp.cancelTurn(session, { actor: "test", turnId })).toMatchObject({
+  expect(await fixture.cancel(session, { turnId })).toMatchObject({
     turnId,
     outcome: "cancelled",
     startedAt: null,
   });
-  expect(await fixture.acp.cancelTurn(session, { actor: "test" })).toMatchObject({
+  expect(await fixture.cancel(session)).toMatchObject({
     turnId: first.turnId,
     outcome: "cancelled",
     stopReason: "cancelled",
@@ -101,41 +99,38 @@ test("one prompt runs, and the queued ones can be listed and cancelled", async (
   expect(await fixture.waitForTurnEnd(third)).toMatchObject({ outcome: "completed", text: "third\n" });
   expect(await fixture.pid(session)).toBe(pid);
   expect(fixture.log).not.toContain("second");
-  expect(await fixture.acp.cancelTurn(session, { actor: "test" })).toBeNull();
-  await fixture.acp.closeSession(session, { actor: "test" });
-  await fixture.waitForAgentExit(session);
+  expect(await fixture.cancel(session)).toBeNull();
 });
 
 test("a cancel reports the processes that the turn left, ends them only on request, and keeps the agent", async () => {
   const fixture = await AcpFixture.open();
   const session = await fixture.spawn(shellAgent());
   const pid = await fixture.pid(session);
-  // Left by an earlier turn: not this one's.
+  // Left by an earlier turn, so not reported for this one.
   await fixture.promptAndWait(session, "setsid sleep 3117 >/dev/null 2>&1 &");
   const first = await fixture.prompt(session, STUBBORN_TREE);
-  await waitFor("all of the tree lives", () => livingParts() === "Fbnste");
-  const reported = await fixture.acp.cancelTurn(session, { actor: "test" });
-  // Its shell died; nothing else did.
+  await waitFor("all processes of the tree run", () => livingParts() === "Fbnste");
+  const reported = await fixture.cancel(session);
+  // Only its shell was killed.
   expect(reported?.audit).toMatchObject({ reaped: false });
   expect(reported?.audit?.left.map(({ command }) => command)).toEqual(Array(6).fill("sleep"));
   expect(livingParts()).toBe("Fbnste");
   expect((await fixture.waitForTurnEnd(first)).outcome).toBe("cancelled");
 
-  await fixture.prompt(session, STUBBORN_TREE.replaceAll("310", "320"));
-  await waitFor("both trees live, and what was there before", async () => {
+  await fixture.prompt(session, OTHER_STUBBORN_TREE);
+  await waitFor("both trees and the earlier process run", async () => {
     const { processes } = await fixture.acp.verifyProcessTree(session);
     return processes.filter(({ command }) => command === "sleep").length === 13;
   });
-  const reaped = await fixture.acp.cancelTurn(session, { actor: "test", reapTools: true });
+  const reaped = await fixture.cancel(session, { reapTools: true });
   expect(reaped?.audit).toMatchObject({ reaped: true, survivors: [] });
   expect(reaped?.audit?.left).toHaveLength(6);
-  // The turn before had its cancel without reaping: that tree is not this turn's, and lives.
+  // The tree of the turn before is not reaped.
   expect(livingParts()).toBe("Fbnste");
   expect(await fixture.pid(session)).toBe(pid);
-  expect(await fixture.promptAndWait(session, "echo still here")).toMatchObject({ text: "still here\n" });
-  await fixture.acp.closeSession(session, { actor: "test" });
+  await fixture.echo(session, "still here");
+  await fixture.close(session);
   expect(livingParts()).toBe("");
-  await fixture.waitForAgentExit(session);
 });
 
 test("a session with the policy always ends the processes that a turn leaves", async () => {
@@ -149,25 +144,17 @@ test("a session with the policy always ends the processes that a turn leaves", a
   expect(audit).toMatchObject({ reaped: true, survivors: [] });
   expect(audit.left).toHaveLength(5);
   expect(livingParts()).toBe("");
-  expect(await fixture.promptAndWait(session, "echo on")).toMatchObject({ text: "on\n" });
-  await fixture.acp.closeSession(session, { actor: "test" });
-  await fixture.waitForAgentExit(session);
+  await fixture.echo(session, "on");
 });
 
 test("a cancel that the agent ignores is unconfirmed, and the next prompt gets a new process", async () => {
   const fixture = await AcpFixture.open({ cancelMs: SOON });
   const session = await fixture.spawn(shellAgent("deaf", "resume"));
   const pid = await fixture.pid(session);
-  const turn = await fixture.prompt(session, "echo busy; sleep 3106");
-  await fixture.waitForText(turn, "busy");
-  const cancelled = await fixture.acp.cancelTurn(session, { actor: "test" });
+  await fixture.promptUntil(session, "echo busy; sleep 3106", "busy");
+  const cancelled = await fixture.cancel(session);
   expect(cancelled).toMatchObject({ outcome: "cancel-unconfirmed", stopReason: null });
-  expect(await fixture.promptAndWait(session, "echo next")).toMatchObject({
-    outcome: "completed",
-    text: "next\n",
-  });
+  await fixture.echo(session, "next");
   expect(await fixture.pid(session)).not.toBe(pid);
   expect(fixture.log).toContain("session/resume");
-  await fixture.acp.closeSession(session, { actor: "test" });
-  await fixture.waitForAgentExit(session);
 });

@@ -2,8 +2,7 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import type { AcpTurn } from "../../src/model/acp.js";
-import { AcpFixture, scriptedAgent } from "../support/agents/acp-fixture.js";
-import { misbehavingAgent } from "../support/agents/adapter-fixture.js";
+import { AcpFixture, misbehavingAgent, scriptedAgent } from "../support/agents/acp-fixture.js";
 
 test("ignored frames are acknowledged, so the next process neither misses nor repeats any", async () => {
   const fixture = await AcpFixture.open();
@@ -16,8 +15,6 @@ test("ignored frames are acknowledged, so the next process neither misses nor re
   const second = await fixture.restart();
   await writeFile(go, "");
   expect(await second.waitForTurnEnd(turn)).toMatchObject({ outcome: "completed", text: "before after" });
-  await second.acp.closeSession(session, { actor: "test" });
-  await second.waitForAgentExit(session);
 });
 
 test.each(["{}", "null", '{"stopReason":5}'])(
@@ -32,8 +29,6 @@ test.each(["{}", "null", '{"stopReason":5}'])(
       text: "done",
       problem: { code: "ACP_CLOSED", message: expect.stringContaining("no stopReason") },
     });
-    await fixture.acp.closeSession(session, { actor: "test" });
-    await fixture.waitForAgentExit(session);
   },
 );
 
@@ -60,10 +55,8 @@ test("an agent that does not read blocks neither a cancel nor a close", async ()
     sessionId,
     async () => (await fixture.store.listAcpPermissionRequests({ sessionId })).length > 0,
   );
-  const cancelled = await fixture.acp.cancelTurn(sessionId, { actor: "test" });
+  const cancelled = await fixture.cancel(sessionId);
   expect(cancelled).toMatchObject({ turnId, outcome: "cancel-unconfirmed" });
-  await fixture.acp.closeSession(sessionId, { actor: "test" });
-  await fixture.waitForAgentExit(sessionId);
 });
 
 test("an agent that does not read an answer counts as silent", async () => {
@@ -71,8 +64,6 @@ test("an agent that does not read an answer counts as silent", async () => {
   const turn = await deaf(fixture, "reject");
   const problem = { message: expect.stringContaining("no-frames") as string };
   expect(await fixture.waitForTurnEnd(turn)).toMatchObject({ outcome: "interrupted", problem });
-  await fixture.acp.closeSession(turn.sessionId, { actor: "test" });
-  await fixture.waitForAgentExit(turn.sessionId);
 });
 
 test("permission requests are bounded when stored, rules see the whole title, and an invalid one is refused", async () => {
@@ -99,7 +90,6 @@ test("permission requests are bounded when stored, rules see the whole title, an
   const kept = await fixture.store.listAcpPermissionRequests({ sessionId: session });
   expect(kept).toMatchObject([{ rpcId: 1, decision: { verdict: "deny", optionId: "no" }, answered: true }]);
   expect(JSON.stringify(kept).length).toBeLessThan(30_000);
-  await fixture.acp.closeSession(session, { actor: "test" });
 });
 
 test("a frame that is nested too deeply is malformed, and the turn continues", async () => {
@@ -115,5 +105,4 @@ test("a frame that is nested too deeply is malformed, and the turn continues", a
   });
   const updates = await fixture.store.listAcpUpdates({ sessionId: session });
   expect(updates.filter(({ type }) => type === "update")).toHaveLength(2);
-  await fixture.acp.closeSession(session, { actor: "test" });
 });

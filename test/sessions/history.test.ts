@@ -1,7 +1,8 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { defaults } from "../../src/defaults.js";
 import { BadInput, InboxFull, SessionClosed } from "../../src/errors.js";
-import { SessionHistory } from "../../src/sessions/history.js";
+import type { SessionMessage } from "../../src/model/session.js";
+import { findDelivered, packMessages, SessionHistory } from "../../src/sessions/history.js";
 import { openSessionFixture, type SessionFixture } from "../support/session-fixture.js";
 
 let world: SessionFixture;
@@ -75,4 +76,21 @@ test("a text that databases cannot store is stored readably", async () => {
   const { text } = await history.send(id, "user", saying("a\0b\ud800c"));
   expect(text).toBe("a\ufffdb\ufffdc");
   expect((await history.waiting(id))[0]?.text).toBe(text);
+});
+
+const nobody = { get: async () => null };
+
+function notice(seq: number): SessionMessage {
+  return {
+    ...{ id: `msg_${seq}`, sessionId: "ses_a", seq, role: "system", fromSessionId: null, actor: "tasks" },
+    ...{ text: "Task “make test” succeeded: ok", runId: null, cause: `task-terminal:${seq}`, at: 0 },
+    ...{ deliver: "next-turn", turnId: null, inVain: 0, deliveredAt: null },
+  };
+}
+
+test("of messages with the same text, those that did not fit are not delivered", async () => {
+  const waiting = [1, 2, 3, 4].map(notice);
+  const { messages, text } = await packMessages(waiting, nobody, 200);
+  expect(messages).toEqual(["msg_1", "msg_2"]);
+  expect(await findDelivered(`${text}go on`, waiting, nobody)).toEqual(messages);
 });

@@ -1,7 +1,8 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { canSeeSessionRow, narrower, type VisibilityRequest } from "../../src/sessions/visibility.js";
 import { VISIBILITIES } from "../../src/model/enums.js";
+import { canSeeSessionRow, narrower, type VisibilityRequest } from "../../src/sessions/visibility.js";
+import { type Relation, RELATIONS, visibilityMatrix } from "../support/visibility-matrix.js";
 
 const off = { enabled: false, allow: [{ from: "*", to: "*" }] };
 const closed = { enabled: true, allow: [] };
@@ -177,3 +178,26 @@ describe("for every request", () => {
     );
   });
 });
+
+const rowOf: Readonly<Record<Relation, keyof typeof rows>> = {
+  itself: "me",
+  "own child": "child",
+  "own cross-agent child": "cross-agent child",
+  "own grandchild": "grandchild",
+  "same agent": "colleague",
+  "cross agent": "stranger",
+};
+
+test("the table has every case once", () => {
+  expect(visibilityMatrix).toHaveLength(VISIBILITIES.length * 2 * 2 * RELATIONS.length);
+  expect(visibilityMatrix.filter(({ visible }) => visible)).toHaveLength(16 + 3 * 12 + 4 + 1);
+});
+
+test.each(visibilityMatrix)(
+  "$relation, at $visibility, a2a $a2a, sandboxed $sandboxed: $visible",
+  ({ relation, visibility, a2a, sandboxed, visible }) => {
+    const a2aPolicy = { enabled: a2a, allow: [{ from: "codex", to: "claude" }] };
+    const row = rows[rowOf[relation]];
+    expect(sees({ row, requester: me, visibility, a2aPolicy, sandboxed })).toBe(visible);
+  },
+);

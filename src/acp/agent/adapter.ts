@@ -1,7 +1,7 @@
-import { chmod, mkdir, mkdtemp, readdir, rm } from "node:fs/promises";
+import { chmod, mkdir, readdir, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { type Clock, systemClock } from "../../async/clock.js";
+import { systemClock } from "../../async/clock.js";
 import { defaults } from "../../defaults.js";
 import type { AcpClosed } from "../../errors.js";
 import type { RunRecord } from "../../model/run.js";
@@ -13,11 +13,6 @@ import { addExitReason, StderrTail } from "./exit-reason.js";
 /** The name is known before the directory exists, so the next gateway process can remove it. */
 export function agentTmpdirPath(runId: string): string {
   return join(tmpdir(), `hf-acp-${runId}`);
-}
-
-/** Fails if the directory exists: then it is not ours. */
-export async function createAgentTmpdir(path: string): Promise<void> {
-  await mkdir(path, { mode: 0o700 });
 }
 
 /**
@@ -48,38 +43,28 @@ async function makeWritable(path: string): Promise<void> {
     if (entry.isDirectory()) await makeWritable(join(path, entry.name));
 }
 
-export interface AdapterOptions extends Pick<
+type AgentSpawnOptions = Pick<
   SpawnOptions,
-  | "env"
-  | "inherit"
-  | "allowEnv"
-  | "cwd"
-  | "labels"
-  | "graceMs"
-  | "ownerLossMs"
-  | "runId"
-  | "sessionKey"
-  | "sessionId"
-  | "agentId"
-  | "backendId"
-> {
-  readonly argv: readonly string[];
+  "env" | "inherit" | "allowEnv" | "cwd" | "graceMs" | "sessionKey" | "sessionId" | "agentId" | "backendId"
+>;
+
+interface AdapterDeps {
   readonly handlers: ConnectionHandlers;
-  /** The agent's TMPDIR, removed when the run has ended. Default: a new one. */
-  readonly tmpdir?: string;
-  readonly clock?: Clock;
   /** Time to exit by itself after the input or output ended. */
-  readonly ownExitMs?: number;
+  readonly ownExitMs: number;
 }
 
-type AdapterDeps = Pick<AdapterOptions, "handlers" | "clock" | "ownExitMs">;
+export interface AdapterOptions extends AgentSpawnOptions, AdapterDeps {
+  readonly argv: readonly string[];
+  /** Also names the agent's TMPDIR, which is removed when the run has ended. */
+  readonly runId: string;
+}
 
 /** The state in which an earlier gateway process left a run. */
 export interface AdapterResumption {
   readonly state: ConnectionState;
   /** The effects of the frames before this offset are stored. */
   readonly startAt: number;
-  readonly tmpdir: string;
 }
 
 export interface AdapterEnd {
@@ -96,30 +81,27 @@ export interface AdapterEnd {
  * To resume after a restart, the caller stores `tmpdir` and what the handlers get: received data with its `end`, and the
  * frame that is being sent. `AdapterResumption` is made of these.
  */
-export class Adapter implements AsyncDisposable {
+export class Adapter {
   readonly run: Run;
   readonly connection: AcpConnection;
   readonly stderr = new StderrTail();
   readonly tmpdir: string;
   /** Resolves when the connection is closed, every process is gone and the TMPDIR is removed. Rejects if the run was detached. */
   readonly ended: Promise<AdapterEnd>;
-  readonly #clock: Clock;
   readonly #ownExitMs: number;
 
-  constructor(run: Run, tmp: string, options: AdapterDeps, resumption?: AdapterResumption) {
-    const { handlers, clock, ownExitMs = defaults.acpOwnExitMs } = options;
+  /** `resumption`: to continue an adapter that an earlier gateway process started. */
+  constructor(run: Run, tmp: string, deps: AdapterDeps, resumption?: AdapterResumption) {
     this.run = run;
     this.tmpdir = tmp;
-    this.#clock = clock ?? systemClock;
-    this.#ownExitMs = ownExitMs;
+    this.#ownExitMs = deps.ownExitMs;
+    const startAt = resumption?.startAt ?? 0;
     this.connection = new AcpConnection({
-      source: (signal) =>
-        run.follow({ streams: ["stdout"], offsets: { stdout: resumption?.startAt ?? 0 }, signal }),
-      startAt: resumption?.startAt ?? 0,
+      source: (signal) => run.follow({ streams: ["stdout"], offsets: { stdout: startAt }, signal }),
+      startAt,
       write: (bytes) => run.write(bytes),
       ack: (offset) => run.ack("stdout", offset),
-      handlers,
-      ...(clock === undefined ? {} : { clock }),
+      handlers: deps.handlers,
       stdinAccepted: run.stdinAccepted,
       ...(resumption === undefined ? {} : { restored: resumption.state }),
     });
@@ -128,15 +110,11 @@ export class Adapter implements AsyncDisposable {
   }
 
   /** Closes stdin, waits for the agent to exit by itself, then stops the run. */
-  async close(actor = "acp"): Promise<AdapterEnd> {
+  async close(actor: string): Promise<AdapterEnd> {
     this.run.closeStdin().catch(() => undefined);
     await this.#awaitOwnExit();
     await this.run.cancel({ actor });
     return this.ended;
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.close();
   }
 
   async #awaitEnd(drained: Promise<void>): Promise<AdapterEnd> {
@@ -152,7 +130,7 @@ export class Adapter implements AsyncDisposable {
   }
 
   #awaitOwnExit(): Promise<void> {
-    return this.#clock.sleep(this.#ownExitMs, this.run.end());
+    return systemClock.sleep(this.#ownExitMs, this.run.end());
   }
 
   /** A full stderr pipe would block the agent, and the spool keeps only the newest output. */
@@ -162,22 +140,18 @@ export class Adapter implements AsyncDisposable {
   }
 }
 
-export async function startAdapter(supervisor: Supervisor, options: AdapterOptions): Promise<Adapter> {
-  const {
-    argv,
-    env,
-    tmpdir: given,
-    handlers: _handlers,
-    clock: _clock,
-    ownExitMs: _ownExitMs,
-    ...rest
-  } = options;
-  const tmp = given ?? (await mkdtemp(join(tmpdir(), "hf-acp-")));
+export async function startAdapter(
+  supervisor: Supervisor,
+  { argv, env, handlers, ownExitMs, ...spawnOptions }: AdapterOptions,
+): Promise<Adapter> {
+  const tmp = agentTmpdirPath(spawnOptions.runId);
+  // Fails if the directory exists: then it is not ours.
+  await mkdir(tmp, { mode: 0o700 });
   try {
     const run = await supervisor.spawn(
       { io: "pipe", argv },
       {
-        ...rest,
+        ...spawnOptions,
         env: { ...env, TMPDIR: tmp },
         kind: "task",
         onEscape: "sweep",
@@ -186,14 +160,9 @@ export async function startAdapter(supervisor: Supervisor, options: AdapterOptio
         stdout: { policy: "back-pressure", boundBytes: defaults.acpSpoolBytes },
       },
     );
-    return new Adapter(run, tmp, options);
+    return new Adapter(run, tmp, { handlers, ownExitMs });
   } catch (error) {
     await removeAgentTmpdir(tmp);
     throw error;
   }
-}
-
-/** Continues an adapter that an earlier gateway process started. */
-export function resumeAdapter(run: Run, deps: AdapterDeps, resumption: AdapterResumption): Adapter {
-  return new Adapter(run, resumption.tmpdir, deps, resumption);
 }

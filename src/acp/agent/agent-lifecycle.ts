@@ -9,7 +9,6 @@ import { toProblem } from "./exit-reason.js";
 export interface AgentLifecycleDeps extends AgentProcessDeps {
   /** Called when another supervisor, or the next gateway process, has the agent. */
   readonly onDetached: () => void;
-  readonly onProblem: (message: string, cause: unknown) => void;
 }
 
 /** Starts, resumes and ends the agent process of a session, and records its end. */
@@ -94,9 +93,9 @@ export class AgentLifecycle {
     const agent = new AgentProcess(this.#deps);
     try {
       await agent.start(command);
-      await this.#deps.bindToken?.(command, writer.row.runId);
+      await this.#deps.bindToken(command, writer.row.runId);
     } catch (error) {
-      await this.#deps.bindToken?.(command, null);
+      await this.#deps.bindToken(command, null);
       const problem = toProblem(error);
       await writer.commit(() => ({
         session: { state: this.#stateUnlessClosing("down"), tmpdir: null, problem },

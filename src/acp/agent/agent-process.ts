@@ -1,5 +1,5 @@
 import type { Clock } from "../../async/clock.js";
-import { type ClientAccess, grantsAnyAccess, toClientCapabilities } from "../../config/client-access.js";
+import { grantsAnyAccess, toClientCapabilities } from "../../config/client-access.js";
 import { defaults } from "../../defaults.js";
 import { AcpSessionClosed, StdinClosed } from "../../errors.js";
 import { errorMessage } from "../../home/errno.js";
@@ -7,53 +7,31 @@ import { packageVersion } from "../../home/package.js";
 import type { AcpPermissionRequest, AcpTurn } from "../../model/acp.js";
 import { newRunId } from "../../model/ids.js";
 import type { Survivor } from "../../model/process.js";
-import type { ExecRule } from "../../model/session.js";
 import {
   type ApprovalQuestion,
   type LabelledText,
   questionAboutText,
 } from "../../sessions/approval-question.js";
-import type { AcpStore } from "../../store/acp/store.js";
+import type { AcpSessionPatch, AcpStore } from "../../store/acp/store.js";
 import type { OutputChunk, Run, Supervisor } from "../../supervisor/api.js";
 import { ACP_BACKEND, type AgentCommand, executedArgv } from "../agent-command.js";
 import { ClientRequests } from "../client/client-requests.js";
+import type { OperationDeps } from "../client/operations.js";
 import { Terminals } from "../client/terminals.js";
 import type { AcpLimits } from "../limits.js";
 import { PermissionRequests } from "../permissions/permission-requests.js";
-import type { SessionWriter } from "../session-writer.js";
 import { ReplayFilter } from "../turn/turn-summary.js";
 import { AcpConnection } from "../wire/connection.js";
-import {
-  type Adapter,
-  type AdapterEnd,
-  agentTmpdirPath,
-  createAgentTmpdir,
-  resumeAdapter,
-  startAdapter,
-} from "./adapter.js";
+import { Adapter, type AdapterEnd, agentTmpdirPath, startAdapter } from "./adapter.js";
 import { initialize, openAgentSession } from "./open-agent-session.js";
 import { TurnRecorder } from "./turn-recorder.js";
 
-export interface AgentProcessDeps {
+export interface AgentProcessDeps extends Omit<OperationDeps, "terminals"> {
   readonly supervisor: Supervisor;
   readonly store: AcpStore;
   readonly clock: Clock;
-  readonly writer: SessionWriter;
   readonly limits: AcpLimits;
   readonly onProblem: (message: string, cause: unknown) => void;
-  readonly owner: AgentOwner;
-  /** Files and terminals that the agent may use. */
-  readonly clientAccess: ClientAccess;
-  /** The command to start the agent; null: no longer known. */
-  readonly command: () => Promise<AgentCommand | null>;
-  /** Binds the token in the command's environment to this run; null: no run was started. */
-  readonly bindToken?: (command: AgentCommand | null, runId: string | null) => Promise<void>;
-  readonly execRules: () => Promise<readonly ExecRule[]>;
-}
-
-export interface AgentOwner {
-  readonly sessionKey: string;
-  readonly agentId: string | null;
 }
 
 /** Stands in place of the details, which are not stored because they may contain secrets. */
@@ -148,61 +126,39 @@ export class AgentProcess {
     const { sessionKey, agentId } = owner;
     const { cwd, sessionId } = writer.row;
     const runId = newRunId();
-    const tmp = agentTmpdirPath(runId);
-    const mayStart = await writer.commit(() =>
-      writer.row.state === "closing"
-        ? null
-        : {
-            session: {
-              state: "starting",
-              runId,
-              tmpdir: tmp,
-              end: 0,
-              sending: null,
-              pending: [],
-              problem: null,
-            },
-          },
-    );
+    const session: AcpSessionPatch = {
+      ...{ state: "starting", runId, tmpdir: agentTmpdirPath(runId), problem: null },
+      ...{ end: 0, sending: null, pending: [] },
+    };
+    const mayStart = await writer.commit(() => (writer.row.state === "closing" ? null : { session }));
     if (!mayStart) throw new AcpSessionClosed(sessionId);
-    await createAgentTmpdir(tmp);
     const { env, inherit } = command;
+    const { graceMs, ownExitMs } = limits;
     this.#adapter = await startAdapter(supervisor, {
-      ...{ argv: executedArgv(command), env, inherit },
+      ...{ argv: executedArgv(command), env, inherit, cwd, runId, sessionId, sessionKey, graceMs, ownExitMs },
       // The operator wrote the catalogue, so its variables are trusted.
       allowEnv: Object.keys(env),
-      cwd,
-      runId,
-      sessionId,
-      sessionKey,
       ...(agentId === null ? {} : { agentId }),
       backendId: ACP_BACKEND,
-      graceMs: limits.graceMs,
-      ownExitMs: limits.ownExitMs,
-      tmpdir: tmp,
       handlers: this.recorder,
     });
   }
 
   /** Resolves when the agent is ready for a prompt. Closes the connection and rejects if that fails. */
   async openSession(): Promise<{ readonly contextLost: boolean }> {
-    const { writer, clock, limits, clientAccess: access } = this.#deps;
+    const { writer, clock, limits, clientAccess } = this.#deps;
+    const { recorder } = this;
     const { connection } = this.adapter;
     const { agentSessionId: previousSessionId, cwd } = writer.row;
     try {
-      const info = { name: "holdfast", version: packageVersion() };
-      const clientCapabilities = toClientCapabilities(access);
-      const deadlines = { deadlineMs: limits.initializeMs };
-      const capabilities = await initialize(connection, info, { clientCapabilities, ...deadlines });
-      const { recorder } = this;
+      const capabilities = await initialize(
+        connection,
+        { name: "holdfast", version: packageVersion() },
+        { clientCapabilities: toClientCapabilities(clientAccess), deadlineMs: limits.initializeMs },
+      );
       const deadlineMs = limits.newSessionMs;
       return await openAgentSession({
-        connection,
-        recorder,
-        capabilities,
-        cwd,
-        deadlineMs,
-        previousSessionId,
+        ...{ connection, recorder, capabilities, cwd, deadlineMs, previousSessionId },
       });
     } catch (error) {
       // The agent has exited: its output may tell why, so it is read to the end.
@@ -218,7 +174,7 @@ export class AgentProcess {
     const { end, tmpdir: tmp } = writer.row;
     const { state, open } = await this.#restoreState(running);
     const deps = { handlers: this.recorder, ownExitMs: limits.ownExitMs };
-    this.#adapter = resumeAdapter(run, deps, { state, startAt: end, tmpdir: tmp ?? "" });
+    this.#adapter = new Adapter(run, tmp ?? "", deps, { state, startAt: end });
     this.#connection = this.#adapter.connection;
     this.permissionRequests.restore(open);
     this.clientRequests.resume();
@@ -242,16 +198,15 @@ export class AgentProcess {
   }
 
   async #restoreState(running: AcpTurn | null) {
-    const { store, writer, clientAccess: access } = this.#deps;
+    const { store, writer, clientAccess } = this.#deps;
     const { sessionId, agentSessionId, sending, pending, runId } = writer.row;
     const open = await store.listAcpPermissionRequests({ sessionId, answered: false });
     this.recorder.replayFilter = new ReplayFilter(agentSessionId ?? "");
     if (running !== null) {
-      const updates = await store.listAcpUpdates({ sessionId, turnId: running.turnId });
-      const fromAgent = updates.filter(({ type }) => type === "update");
-      this.recorder.restoreTurn(running, fromAgent);
+      const updates = await store.listAcpUpdates({ sessionId, turnId: running.turnId, type: "update" });
+      this.recorder.restoreTurn(running, updates);
     }
-    if (grantsAnyAccess(access)) {
+    if (grantsAnyAccess(clientAccess)) {
       const log = await store.listAcpUpdates({ sessionId, type: "client" });
       await this.clientRequests.restore(log, runId ?? "");
     }

@@ -1,6 +1,4 @@
 import type { ClientCapabilities, Implementation, InitializeResponse } from "@agentclientprotocol/sdk";
-import { NO_CLIENT_ACCESS, toClientCapabilities } from "../../config/client-access.js";
-import { defaults } from "../../defaults.js";
 import { AcpClosed, AcpRefused, AcpTimeout } from "../../errors.js";
 import { ReplayFilter } from "../turn/turn-summary.js";
 import type { AcpConnection } from "../wire/connection.js";
@@ -63,15 +61,12 @@ const PROTOCOL_VERSION = 1;
 export async function initialize(
   connection: AcpConnection,
   clientInfo: Implementation,
-  {
-    clientCapabilities = toClientCapabilities(NO_CLIENT_ACCESS),
-    deadlineMs = defaults.acpInitializeMs,
-  }: { readonly clientCapabilities?: ClientCapabilities; readonly deadlineMs?: number } = {},
+  options: { readonly clientCapabilities: ClientCapabilities; readonly deadlineMs: number },
 ): Promise<InitializeResponse> {
   const answer = await connection.request(
     "initialize",
-    { protocolVersion: PROTOCOL_VERSION, clientInfo, clientCapabilities },
-    { deadlineMs, fatal: true },
+    { protocolVersion: PROTOCOL_VERSION, clientInfo, clientCapabilities: options.clientCapabilities },
+    { deadlineMs: options.deadlineMs, fatal: true },
   );
   if (answer.protocolVersion === PROTOCOL_VERSION) return answer;
   const why = `it speaks version ${answer.protocolVersion} of the protocol instead of ${PROTOCOL_VERSION}`;

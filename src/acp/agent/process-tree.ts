@@ -1,7 +1,6 @@
 import type { LiveProcesses } from "../../anchor/inspect/processes.js";
 import { MAX_LISTED_PROCESSES } from "../../anchor/protocol/messages.js";
 import type { Clock } from "../../async/clock.js";
-import { defaults } from "../../defaults.js";
 import { errorMessage } from "../../home/errno.js";
 import type { LeftoverProcess, TurnAudit } from "../../model/acp.js";
 import { isSameProcess } from "../../model/process.js";
@@ -72,7 +71,7 @@ async function listAllMembers(run: Run): Promise<LiveProcesses> {
 }
 
 /** Live processes that did not exist before, by identity. The agent's own process existed before any turn. */
-export async function processesStartedSince(
+async function processesStartedSince(
   run: Run,
   before: readonly string[],
 ): Promise<readonly LeftoverProcess[]> {
@@ -86,11 +85,11 @@ export async function processesStartedSince(
  * Ends the processes that were started since; the agent and older processes stay. TERM first; then SIGSTOP until no new
  * process appears, and SIGKILL. Returns the survivors.
  */
-export async function killStartedSince(
+async function killStartedSince(
   run: Run,
   before: readonly string[],
   clock: Clock,
-  graceMs: number = defaults.acpToolGraceMs,
+  graceMs: number,
 ): Promise<readonly LeftoverProcess[]> {
   let left = await processesStartedSince(run, before);
   await run.signal(left, "SIGTERM");

@@ -37,8 +37,8 @@ export interface ClientRequestsDeps extends OperationDeps {
 
 const sessionParams = z.object({ sessionId: z.string() });
 const PERMISSION_OPTIONS = [
-  { optionId: "allow", name: "Allow", kind: "allow_once" as const },
-  { optionId: "reject", name: "Reject", kind: "reject_once" as const },
+  { optionId: "allow", name: "Allow", kind: "allow_once" },
+  { optionId: "reject", name: "Reject", kind: "reject_once" },
 ];
 
 /**
@@ -180,14 +180,7 @@ export class ClientRequests {
     { kind, title, displayTitle, exec = null }: ClientOperation,
   ): () => AcpPermissionRequest {
     const { permissionRequests } = this.#deps;
-    const asked = {
-      sessionId: "",
-      toolCallId: method,
-      kind,
-      title,
-      options: PERMISSION_OPTIONS,
-      details: [],
-    };
+    const asked = { toolCallId: method, kind, title, options: PERMISSION_OPTIONS, details: [] };
     const judge = (): AcpPermissionRequest => ({
       ...permissionRequests.judge(id, asked),
       title: displayTitle,

@@ -45,13 +45,15 @@ export interface ClientOperation {
 
 export interface OperationDeps {
   readonly writer: SessionWriter;
+  /** Files and terminals that the agent may use. */
   readonly clientAccess: ClientAccess;
   readonly terminals: Terminals;
   readonly owner: { readonly sessionKey: string; readonly agentId: string | null };
+  /** The command to start the agent; null: no longer known. */
   readonly command: () => Promise<AgentCommand | null>;
   readonly execRules: () => Promise<readonly ExecRule[]>;
-  /** Binds the token in the command's environment to this run. */
-  readonly bindToken?: (command: AgentCommand | null, runId: string | null) => Promise<void>;
+  /** Binds the token in the command's environment to this run; null: no run was started. */
+  readonly bindToken: (command: AgentCommand | null, runId: string | null) => Promise<void>;
 }
 
 const textWithoutNul = z.string().refine((value) => !value.includes("\0"), "must not contain NUL");
@@ -105,7 +107,7 @@ export const clientOperations = {
     const { row } = deps.writer;
     const argv = [command, ...args];
     const own = await deps.command();
-    await deps.bindToken?.(own, row.runId);
+    await deps.bindToken(own, row.runId);
     const requested = Object.fromEntries(env.map(({ name, value }) => [name, value]));
     if (Object.keys(requested).some((name) => name.startsWith("HOLDFAST_")))
       throw new RpcFailure(INVALID_PARAMS, "env must not contain HOLDFAST_ variables");

@@ -26,7 +26,6 @@ export interface ToolCallInfo {
 
 /** A permission request of an agent. The title is not shortened, because rules match on it. */
 export interface ParsedPermissionRequest extends ToolCallInfo {
-  readonly sessionId: string;
   readonly toolCallId: string;
   readonly options: readonly PermissionOption[];
   /** Details of the tool call besides its title, as given by the agent: input, content and locations. */
@@ -41,7 +40,6 @@ export function parsePermissionRequest(params: unknown): ParsedPermissionRequest
   const { toolCallId, title, kind, rawInput, content, locations } = toolCall;
   if (typeof toolCallId !== "string") return null;
   return {
-    sessionId,
     toolCallId: firstChars(toolCallId, defaults.titleChars),
     title: typeof title === "string" ? title : null,
     kind: boundedString(kind),
@@ -65,13 +63,7 @@ function parseOption(option: unknown): PermissionOption[] {
   if (!isObject(option) || typeof option["optionId"] !== "string") return [];
   const { optionId, name, kind } = option;
   if (optionId.length > defaults.titleChars) return [];
-  return [
-    {
-      optionId,
-      name: boundedString(name) ?? "",
-      kind: boundedString(kind) ?? "",
-    },
-  ];
+  return [{ optionId, name: boundedString(name) ?? "", kind: boundedString(kind) ?? "" }];
 }
 
 export type PolicyDecision =
@@ -79,7 +71,7 @@ export type PolicyDecision =
   | { readonly type: "answer"; readonly outcome: RequestPermissionOutcome; readonly rule: number | null };
 
 /**
- * The first matching rule decides. The answer is no if no rule matches, or if the rule asks and no operator can be asked.
+ * The first matching rule decides. The answer is no if no rule matches.
  * Only `allow_once` and `reject_once` are chosen: `allow_always` and `reject_always` would leave the next decision to
  * the agent. An agent that offers no option of the decided kind gets the answer `cancelled`.
  */
@@ -87,11 +79,10 @@ export function decidePermission(
   rules: readonly PermissionRule[],
   tool: ToolCallInfo,
   options: readonly PermissionOption[],
-  { canAsk }: { readonly canAsk: boolean },
 ): PolicyDecision {
   const at = rules.findIndex((rule) => ruleMatches(rule, tool));
   const effect = rules[at]?.effect ?? "reject";
-  if (effect === "ask" && canAsk) return { type: "ask", rule: at };
+  if (effect === "ask") return { type: "ask", rule: at };
   return { type: "answer", outcome: selectOption(options, effect === "allow"), rule: at < 0 ? null : at };
 }
 
@@ -135,8 +126,8 @@ export function judgePermission(
 ): AcpPermissionRequest {
   const known = turn?.tool(asked.toolCallId) ?? null;
   const tool = { kind: asked.kind ?? known?.kind ?? null, title: asked.title ?? known?.title ?? null };
-  const options = asked.options.map(({ optionId, name, kind }) => ({ optionId, name, kind }));
-  const judged = decidePermission(rules, tool, options, { canAsk: true });
+  const { options } = asked;
+  const judged = decidePermission(rules, tool, options);
   const byRule = judged.type === "ask" ? null : decisionByRule(judged.outcome, judged.rule, options, at);
   const noTurn = turn === null || turn.cancelled;
   return {

@@ -38,20 +38,14 @@ export interface TurnRunnerOptions {
 
 /** Runs the turns of a session, from the queue to the audit of the processes that they leave. */
 export class TurnRunner {
+  readonly #session: TurnRunnerOptions;
   readonly #deps: TurnRunnerDeps;
   readonly #lifecycle: AgentLifecycle;
-  readonly #queue: PromptQueue;
-  readonly #inbox: MessageInbox;
-  readonly #isClosing: () => boolean;
-  readonly #isDetached: () => boolean;
 
-  constructor({ deps, lifecycle, queue, inbox, isClosing, isDetached }: TurnRunnerOptions) {
-    this.#deps = deps;
-    this.#lifecycle = lifecycle;
-    this.#queue = queue;
-    this.#inbox = inbox;
-    this.#isClosing = isClosing;
-    this.#isDetached = isDetached;
+  constructor(session: TurnRunnerOptions) {
+    this.#session = session;
+    this.#deps = session.deps;
+    this.#lifecycle = session.lifecycle;
   }
 
   /** The turn that was sent to the agent and has not ended. */
@@ -62,27 +56,28 @@ export class TurnRunner {
 
   /** The oldest queued prompt or message. A message becomes a turn only now, and only if the agent is running. */
   async next(): Promise<AcpTurn | null> {
-    const queued = await this.#queue.next();
-    const message = await this.#inbox.nextWakeMessage();
-    if (this.#isDetached() || this.#isClosing() || message === null) return queued;
+    const { queue, inbox, isDetached, isClosing } = this.#session;
+    const queued = await queue.next();
+    const message = await inbox.nextWakeMessage();
+    if (isDetached() || isClosing() || message === null) return queued;
     if (queued !== null && queued.place < message.seq) return queued;
     try {
       await this.#lifecycle.ensureStarted();
     } catch {
       // The message stays in the inbox; the session's record has the reason.
-      this.#inbox.agentUnavailable();
+      inbox.agentUnavailable();
       return queued;
     }
     const { actor: askedBy } = message;
-    const text = await this.#inbox.formatMessage(message);
+    const text = await inbox.formatMessage(message);
     const turnId = turnIdOfMessage(message.id);
     try {
       await this.#deps.startMessageTurn(message, turnId, async () => {
-        await this.#queue.add({ text, askedBy, message, turnId });
+        await queue.add({ text, askedBy, message, turnId });
       });
     } catch (error) {
       // The session may have read the message by itself in the meantime.
-      if (await this.#inbox.isPending(message)) throw error;
+      if (await inbox.isPending(message)) throw error;
       return this.next();
     }
     return this.#deps.store.getAcpTurn(turnId);
@@ -101,11 +96,11 @@ export class TurnRunner {
     try {
       agent = await this.#lifecycle.ensureStarted();
     } catch (error) {
-      await this.#queue.fail(turn.turnId, toProblem(error));
+      await this.#session.queue.fail(turn.turnId, toProblem(error));
       return;
     }
     const before = await listProcessKeys(agent.run).catch(() => null);
-    const { messages, text } = await this.#inbox.messagesForPrompt();
+    const { messages, text } = await this.#session.inbox.messagesForPrompt();
     const running = agent.recorder.beginTurn(turn, before, this.#lifecycle.contextLost, messages);
     const sessionId = this.#deps.writer.row.agentSessionId ?? "";
     const prompt = [{ type: "text" as const, text: `${text}${turn.prompt}` }];
@@ -125,8 +120,8 @@ export class TurnRunner {
     } catch (error) {
       await this.#onFailed(agent, turn, error);
     }
-    if (this.#isDetached()) return;
-    this.#inbox.resetUnavailable();
+    if (this.#session.isDetached()) return;
+    this.#session.inbox.resetUnavailable();
     if (turn.requestId !== null) this.#lifecycle.contextLost = false;
     await auditTurn(this.#deps, agent, turn).finally(() => turn.audited.resolve());
   }

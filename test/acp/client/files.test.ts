@@ -16,17 +16,22 @@ import { join } from "node:path";
 import { setImmediate } from "node:timers/promises";
 import { expect, onTestFinished, test } from "vitest";
 import { readTextFile, resolveContained, writeTextFile } from "../../../src/acp/client/files.js";
-import type { AcpPermissionRequest } from "../../../src/model/acp.js";
-import { AcpFixture } from "../../support/agents/acp-fixture.js";
-import { parseAnswers, runSteps, spawnClientAgent } from "../../support/agents/client-agent.js";
+import {
+  AcpFixture,
+  answersOf,
+  type ClientStep,
+  promptSteps,
+  runSteps,
+  spawnClientAgent,
+} from "../../support/agents/acp-fixture.js";
 
 const READ = "fs/read_text_file";
 const WRITE = "fs/write_text_file";
 const REFUSED = -32_001;
 const NOT_THERE = -32_002;
 
-/** Two directories: one that is offered, and one that is not. */
-async function places(): Promise<{ readonly inside: string; readonly outside: string }> {
+/** A directory that the agent may use, and one that it may not. */
+async function createDirectories(): Promise<{ readonly inside: string; readonly outside: string }> {
   const base = await mkdtemp(join(tmpdir(), "hf-files-"));
   onTestFinished(() => rm(base, { recursive: true, force: true }));
   const [inside, outside] = [join(base, "in"), join(base, "out")];
@@ -47,7 +52,7 @@ test("file methods exist only as far as the client access grants them", async ()
   expect(fixture.log.split("\n")[0]).toBe(
     JSON.stringify({ fs: { readTextFile: false, writeTextFile: false }, terminal: false }),
   );
-  await fixture.acp.closeSession(none, { actor: "test" });
+  await fixture.close(none);
 
   writeFileSync(path, "there\n");
   const reader = await spawnClientAgent(fixture, { files: "read" }, { key: "two" });
@@ -57,12 +62,11 @@ test("file methods exist only as far as the client access grants them", async ()
     ...methods.slice(1).map(() => -32_601),
   ]);
   expect(fixture.log).toContain('{"fs":{"readTextFile":true,"writeTextFile":false},"terminal":false}');
-  await fixture.acp.closeSession(reader, { actor: "test" });
 });
 
 test("text is read whole or by lines, and written atomically with its mode and missing directories", async () => {
   const fixture = await AcpFixture.open();
-  const { inside } = await places();
+  const { inside } = await createDirectories();
   const path = join(inside, "lines.txt");
   writeFileSync(path, "one\ntwo\nthree");
   chmodSync(path, 0o640);
@@ -95,12 +99,11 @@ test("text is read whole or by lines, and written atomically with its mode and m
   expect(statSync(path).mode & 0o777).toBe(0o640);
   expect(readFileSync(made, "utf8")).toBe("made");
   expect(readdirSync(inside).toSorted()).toEqual(["lines.txt", "new"]);
-  await fixture.acp.closeSession(session, { actor: "test" });
 });
 
 test("paths outside the roots, other file types and large files are refused", async () => {
   const fixture = await AcpFixture.open();
-  const { inside, outside } = await places();
+  const { inside, outside } = await createDirectories();
   const at = (name: string): string => join(inside, name);
   symlinkSync(join(outside, "secret"), at("link"));
   symlinkSync(outside, at("directory"));
@@ -141,7 +144,7 @@ test("paths outside the roots, other file types and large files are refused", as
   expect(JSON.stringify(reads)).not.toContain('"secret\\n"');
   expect(reads[14]).toMatchObject({ message: expect.stringContaining("not UTF-8") as string });
 
-  // Those three are good to write to: they are files, or could be.
+  // These three can be written: they are files, or missing.
   const writable = [at("binary"), at("giant"), at("missing")];
   const hostile = paths.filter(([path]) => !writable.includes(path));
   const writes = await runSteps(
@@ -167,12 +170,10 @@ test("paths outside the roots, other file types and large files are refused", as
     { cwd: inside, key: "two" },
   );
   expect(await runSteps(fixture, wider, [READ, { path: at("link") }])).toEqual([{ content: "secret\n" }]);
-  await fixture.acp.closeSession(session, { actor: "test" });
-  await fixture.acp.closeSession(wider, { actor: "test" });
 });
 
 test("a path that becomes a link after the check is refused", async () => {
-  const { inside, outside } = await places();
+  const { inside, outside } = await createDirectories();
   mkdirSync(join(inside, "folder"));
   writeFileSync(join(inside, "folder", "secret"), "mine");
   const file = await resolveContained(join(inside, "folder", "secret"), [inside]);
@@ -199,7 +200,7 @@ test("a path that becomes a link after the check is refused", async () => {
 });
 
 test("the temporary file is never readable by others before it has the file's mode", async () => {
-  const { inside } = await places();
+  const { inside } = await createDirectories();
   const path = join(inside, "private");
   writeFileSync(path, "mine");
   chmodSync(path, 0o600);
@@ -218,7 +219,7 @@ test("the temporary file is never readable by others before it has the file's mo
 
 test("rules match the resolved path, and an allowed request is executed, also by the next gateway", async () => {
   const fixture = await AcpFixture.open();
-  const { inside } = await places();
+  const { inside } = await createDirectories();
   const path = join(inside, "asked");
   symlinkSync(path, join(inside, "alias"));
   writeFileSync(path, "before");
@@ -237,27 +238,27 @@ test("rules match the resolved path, and an allowed request is executed, also by
   const [denied] = await runSteps(fixture, session, [READ, { path: join(inside, "alias") }]);
   expect(denied).toMatchObject({ code: REFUSED, message: "it is not allowed: rule 1" });
 
-  const steps = JSON.stringify([[WRITE, { path, content: "after" }]]);
-  const turn = await fixture.prompt(session, steps);
-  const asked = await pending(fixture, session);
+  const write = (content: string): ClientStep => [WRITE, { path, content }];
+  const turn = await promptSteps(fixture, session, write("after"));
+  const asked = await fixture.pendingPermission(session);
   expect(asked).toMatchObject({ kind: "edit", title: path, decision: null });
   expect(readFileSync(path, "utf8")).toBe("before");
   const second = await fixture.restart();
   expect(await second.allowPermission(asked.id)).toBe(true);
-  expect(parseAnswers(await second.waitForTurnEnd(turn))).toEqual([{}]);
+  expect(await answersOf(second, turn)).toEqual([{}]);
   expect(readFileSync(path, "utf8")).toBe("after");
 
-  const refused = await second.prompt(session, steps.replace("after", "never"));
-  const { id } = await pending(second, session);
+  const refused = await promptSteps(second, session, write("never"));
+  const { id } = await second.pendingPermission(session);
   await second.acp.answerPermission(id, "deny", "ada");
-  expect(parseAnswers(await second.waitForTurnEnd(refused))).toMatchObject([{ code: REFUSED }]);
-  const turned = await second.prompt(session, steps.replace("after", "elsewhere"));
-  const { id: other } = await pending(second, session);
-  // What was allowed is not what it would be now.
+  expect(await answersOf(second, refused)).toMatchObject([{ code: REFUSED }]);
+  const turned = await promptSteps(second, session, write("elsewhere"));
+  const { id: other } = await second.pendingPermission(session);
+  // The path now leads to another file than the one that was allowed.
   await rm(path);
   symlinkSync(join(inside, "other"), path);
   expect(await second.allowPermission(other)).toBe(true);
-  expect(parseAnswers(await second.waitForTurnEnd(turned))).toMatchObject([{ code: REFUSED }]);
+  expect(await answersOf(second, turned)).toMatchObject([{ code: REFUSED }]);
   expect(existsSync(join(inside, "other"))).toBe(false);
 
   const events = await second.supervisor.listEvents({});
@@ -268,12 +269,4 @@ test("rules match the resolved path, and an allowed request is executed, also by
     { kind: "edit", verdict: "deny" },
     { kind: "edit", verdict: "allow" },
   ]);
-  await second.acp.closeSession(session, { actor: "test" });
 });
-
-function pending(fixture: AcpFixture, session: string): Promise<AcpPermissionRequest> {
-  return fixture.waitFor(session, async () => {
-    const [permission] = await fixture.store.listAcpPermissionRequests({ sessionId: session, pending: true });
-    return permission;
-  });
-}

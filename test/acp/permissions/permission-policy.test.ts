@@ -1,4 +1,4 @@
-import type { PermissionOption, ToolKind } from "@agentclientprotocol/sdk";
+import type { ToolKind } from "@agentclientprotocol/sdk";
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import {
@@ -7,7 +7,7 @@ import {
   selectOption,
 } from "../../../src/acp/permissions/permission-policy.js";
 import { defaults } from "../../../src/defaults.js";
-import type { PermissionRule } from "../../../src/model/acp.js";
+import type { PermissionOption, PermissionRule } from "../../../src/model/acp.js";
 import { scaled } from "../../support/machine-speed.js";
 
 const KINDS: ToolKind[] = ["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "other"];
@@ -23,14 +23,12 @@ const option: fc.Arbitrary<PermissionOption> = fc.record({
   kind: fc.constantFrom("allow_once", "allow_always", "reject_once", "reject_always"),
 });
 const tool = fc.record({ kind: fc.option(kind), title: fc.option(title) });
-const canAsk = fc.record({ canAsk: fc.boolean() });
 
 test("an answer is an offered option of the decided kind, for one time", () => {
   fc.assert(
-    fc.property(fc.array(rule), tool, fc.array(option), canAsk, (rules, asked, options, can) => {
-      const decision = decidePermission(rules, asked, options, can);
+    fc.property(fc.array(rule), tool, fc.array(option), (rules, asked, options) => {
+      const decision = decidePermission(rules, asked, options);
       if (decision.type === "ask") {
-        expect(can.canAsk).toBe(true);
         expect(rules[decision.rule]?.effect).toBe("ask");
         return;
       }
@@ -46,9 +44,9 @@ test("an answer is an offered option of the decided kind, for one time", () => {
 
 test("nothing is allowed that no rule allows", () => {
   fc.assert(
-    fc.property(fc.array(rule), tool, fc.array(option), canAsk, (rules, asked, options, can) => {
+    fc.property(fc.array(rule), tool, fc.array(option), (rules, asked, options) => {
       const strict = rules.filter(({ effect }) => effect !== "allow");
-      const decision = decidePermission(strict, asked, options, can);
+      const decision = decidePermission(strict, asked, options);
       const answer = decision.type === "answer" ? decision.outcome : null;
       const chosen = answer?.outcome === "selected" ? answer.optionId : null;
       if (chosen !== null)
@@ -61,10 +59,10 @@ test("nothing is allowed that no rule allows", () => {
 
 test("rules after the deciding rule have no effect", () => {
   fc.assert(
-    fc.property(fc.array(rule), fc.array(rule), tool, canAsk, (rules, more, asked, can) => {
-      const decision = decidePermission(rules, asked, [], can);
+    fc.property(fc.array(rule), fc.array(rule), tool, (rules, more, asked) => {
+      const decision = decidePermission(rules, asked, []);
       fc.pre(decision.rule !== null);
-      expect(decidePermission([...rules, ...more], asked, [], can)).toEqual(decision);
+      expect(decidePermission([...rules, ...more], asked, [])).toEqual(decision);
     }),
   );
 });
@@ -82,7 +80,6 @@ test("a title pattern matches like the equivalent regular expression", () => {
         [{ effect: "allow", title: pattern }],
         { kind: null, title: text },
         [],
-        { canAsk: false },
       ) as { rule: number | null };
       expect(at === 0).toBe(like.test(text));
     }),
@@ -95,7 +92,6 @@ test("a hostile title and pattern are matched in bounded time", () => {
     [{ effect: "allow", title: `${"*a".repeat(2_000)}b` }],
     { kind: null, title: "a".repeat(1_000_000) },
     [],
-    { canAsk: false },
   );
   expect(performance.now() - began).toBeLessThan(scaled(5_000));
 });
@@ -108,13 +104,13 @@ test("the maximal number of hostile rules on the longest title is matched in bou
   );
   const began = performance.now();
   const asked = { kind: null, title: "a".repeat(defaults.acpAskedChars) };
-  expect(decidePermission(rules, asked, [], { canAsk: false })).toMatchObject({ rule: null });
+  expect(decidePermission(rules, asked, [])).toMatchObject({ rule: null });
   expect(performance.now() - began).toBeLessThan(scaled(2_000));
 });
 
 test("a title that is too long to be matched is never allowed by a rule on titles", () => {
   const asked = { kind: "execute", title: `ls ${"x".repeat(defaults.acpAskedChars)} rm` };
-  const ruleFor = (...rules: PermissionRule[]) => decidePermission(rules, asked, [], { canAsk: true }).rule;
+  const ruleFor = (...rules: PermissionRule[]) => decidePermission(rules, asked, []).rule;
   expect(ruleFor({ effect: "allow", title: "ls *" })).toBeNull();
   expect(ruleFor({ effect: "reject", title: "*rm" }, { effect: "allow" })).toBe(0);
   expect(ruleFor({ effect: "allow", title: "*" }, { effect: "ask", title: "rm*" }, { effect: "allow" })).toBe(
@@ -126,7 +122,7 @@ test("a title that is too long to be matched is never allowed by a rule on title
 test("a rule on an unknown kind or title does not match", () => {
   const unknown = { kind: null, title: null };
   for (const part of [{ kind: "read" as const }, { title: "*" }])
-    expect(decidePermission([{ effect: "allow", ...part }], unknown, [], { canAsk: true })).toMatchObject({
+    expect(decidePermission([{ effect: "allow", ...part }], unknown, [])).toMatchObject({
       type: "answer",
       rule: null,
     });
@@ -143,7 +139,6 @@ test("a permission request is parsed and bounded, and an invalid one is refused"
   const toolCall = { toolCallId: "t", title: "ls", kind: "execute" };
   expect(parsePermissionRequest({ sessionId: "s", toolCall, options })).toEqual({
     details: [],
-    sessionId: "s",
     toolCallId: "t",
     title: "ls",
     kind: "execute",

@@ -1,21 +1,13 @@
 import { expect, test } from "vitest";
-import type { AcpPermissionRequest } from "../../../src/model/acp.js";
 import { AcpFixture, shellAgent } from "../../support/agents/acp-fixture.js";
 
 const ASK = [{ effect: "ask" as const }];
-
-function pending(fixture: AcpFixture, session: string): Promise<AcpPermissionRequest> {
-  return fixture.waitFor(session, async () => {
-    const [permission] = await fixture.store.listAcpPermissionRequests({ sessionId: session, pending: true });
-    return permission;
-  });
-}
 
 test("an operator decides a request once, by option id, and the event log has the decision", async () => {
   const fixture = await AcpFixture.open();
   const session = await fixture.spawn(shellAgent(), { rules: ASK });
   const turn = await fixture.prompt(session, "ask echo allowed");
-  const { id, title, kind, decision } = await pending(fixture, session);
+  const { id, title, kind, decision } = await fixture.pendingPermission(session);
   expect({ title, kind, decision }).toEqual({ title: "echo allowed", kind: "execute", decision: null });
   const answers = await Promise.all([
     fixture.acp.answerPermission(id, "allow", "ada"),
@@ -28,7 +20,6 @@ test("an operator decides a request once, by option id, and the event log has th
   const decided = events.filter(({ type }) => type === "permission");
   expect(decided).toHaveLength(1);
   expect(decided[0]?.data).toMatchObject({ permissionId: id, title: "echo allowed", kind: "execute" });
-  await fixture.acp.closeSession(session, { actor: "test" });
 });
 
 test("a request is denied when it expires or by a rule, and a cancel answers open requests", async () => {
@@ -45,30 +36,29 @@ test("a request is denied when it expires or by a rule, and a cancel answers ope
     ["expired", "nobody answered in time"],
     ["deny", "rule 1"],
   ]);
-  await fixture.acp.closeSession(session, { actor: "test" });
+  await fixture.close(session);
 
   const patient = await fixture.spawn(shellAgent(), { rules: ASK, key: "two" });
   const turn = await fixture.prompt(patient, "ask echo never");
-  await pending(fixture, patient);
-  await fixture.acp.cancelTurn(patient, { actor: "test" });
+  await fixture.pendingPermission(patient);
+  await fixture.cancel(patient);
   const ended = await fixture.waitForTurnEnd(turn);
   expect(ended).toMatchObject({ outcome: "cancelled" });
   expect(await fixture.store.listAcpPermissionRequests({ sessionId: patient, pending: true })).toEqual([]);
-  await fixture.acp.closeSession(patient, { actor: "test" });
 });
 
 test("a request outlives its gateway, and the next gateway answers a decided one", async () => {
   const fixture = await AcpFixture.open();
   const session = await fixture.spawn(shellAgent(), { rules: ASK });
   const turn = await fixture.prompt(session, "ask echo allowed");
-  const { id } = await pending(fixture, session);
+  const { id } = await fixture.pendingPermission(session);
   const second = await fixture.restart();
   await expect(second.acp.answerPermission(id, "allow", "ada")).rejects.toThrow("does not show the whole");
   expect(await second.allowPermission(id)).toBe(true);
   expect(await second.waitForTurnEnd(turn)).toMatchObject({ outcome: "completed", text: "<yes>allowed\n" });
 
   const again = await second.prompt(session, "ask echo decided");
-  const { id: other } = await pending(second, session);
+  const { id: other } = await second.pendingPermission(session);
   await second.detach();
   // As if it had died between the decision and the answer.
   const { store } = await AcpFixture.open({}, { home: fixture.home, instanceId: "in_else" });
@@ -78,16 +68,14 @@ test("a request outlives its gateway, and the next gateway answers a decided one
   ).not.toBeNull();
   const third = await second.restart();
   expect(await third.waitForTurnEnd(again)).toMatchObject({ outcome: "completed", text: "<yes>decided\n" });
-  await third.acp.closeSession(session, { actor: "test" });
-  await third.waitForAgentExit(session);
 });
 
 test("a request that ends with its agent is in the event log and in the updates", async () => {
   const fixture = await AcpFixture.open();
   const session = await fixture.spawn(shellAgent(), { rules: ASK });
   const turn = await fixture.prompt(session, "ask echo never");
-  const { id } = await pending(fixture, session);
-  process.kill(await fixture.pid(session), "SIGKILL");
+  const { id } = await fixture.pendingPermission(session);
+  await fixture.signalAgent(session);
   await fixture.waitForTurnEnd(turn);
   const decision = { verdict: "expired", actor: "the agent has ended" };
   expect(await fixture.store.getAcpPermissionRequest(id)).toMatchObject({ decision });
@@ -101,21 +89,19 @@ test("a request that ends with its agent is in the event log and in the updates"
     { id, decision: null },
     { id, decision },
   ]);
-  await fixture.acp.closeSession(session, { actor: "test" });
 });
 
 test("a request that offers only allow_always is cancelled, not allowed", async () => {
   const fixture = await AcpFixture.open();
   const session = await fixture.spawn(shellAgent("forever"), { rules: ASK });
   const turn = await fixture.prompt(session, "ask echo never");
-  const { id } = await pending(fixture, session);
+  const { id } = await fixture.pendingPermission(session);
   const answer = await fixture.acp.answerPermission(id, "allow", "ada");
   expect(answer).toMatchObject({
     decided: true,
     permission: { decision: { verdict: "cancelled", optionId: null, actor: "ada" } },
   });
   expect(await fixture.waitForTurnEnd(turn)).toMatchObject({ text: "<cancelled>" });
-  await fixture.acp.closeSession(session, { actor: "test" });
 });
 
 test("a long title is truncated when it is stored", async () => {
@@ -128,5 +114,4 @@ test("a long title is truncated when it is stored", async () => {
   const [asked] = await fixture.store.listAcpPermissionRequests({ sessionId: session });
   expect(asked?.title).toMatch(/^true x{5000,}…$/);
   expect(asked?.title?.length).toBeLessThan(20_000);
-  await fixture.acp.closeSession(session, { actor: "test" });
 });

@@ -63,8 +63,7 @@ test("the name of a sender cannot forge another message", async () => {
 test("messages and prompts run after the current turn, in order, each as one turn", async () => {
   const fixture = await AcpFixture.open();
   const session = await fixture.spawn(shellAgent("echo"));
-  const running = await fixture.prompt(session, "HOLD");
-  await fixture.waitForText(running, "HOLD");
+  const running = await fixture.promptUntil(session, "HOLD", "HOLD");
   const say = (text: string) => fixture.history.send(session, "user", { text, actor: "operator" });
   await say("one");
   const asked = await fixture.prompt(session, "two");
@@ -126,16 +125,14 @@ test("a notice is sent again until a turn completes", async () => {
   expect(await now()).toMatchObject({ turnId: null, inVain: 1, deliveredAt: null });
   expect(await count(fixture, session)).toMatchObject({ total: 1, pending: 1, undelivered: 0 });
   // It is cancelled; meanwhile the notice is on its way, and with no other.
-  const held = await fixture.prompt(session, "HOLD");
-  await fixture.waitForText(held, "HOLD");
+  const held = await fixture.promptUntil(session, "HOLD", "HOLD");
   expect(await now()).toMatchObject({ turnId: held.turnId, inVain: 1 });
   expect(await fixture.history.waiting(session)).toEqual([]);
-  await fixture.acp.cancelTurn(session, { actor: "test" });
+  await fixture.cancel(session);
   expect((await fixture.waitForTurnEnd(held)).outcome).not.toBe("completed");
   expect(await now()).toMatchObject({ turnId: null, inVain: 2, deliveredAt: null });
   // Its agent dies while no gateway is there.
-  const last = await fixture.prompt(session, "HOLD");
-  await fixture.waitForText(last, "HOLD");
+  const last = await fixture.promptUntil(session, "HOLD", "HOLD");
   const pid = await fixture.pid(session);
   const next = await fixture.restart({}, { meanwhile: () => process.kill(pid, "SIGKILL") });
   expect(await next.waitForTurnEnd(last)).toMatchObject({ outcome: "interrupted" });
@@ -165,8 +162,7 @@ test("a message that is read at the last moment becomes no turn and blocks none"
     });
   const fixture = await AcpFixture.open({}, { through });
   const session = await fixture.spawn(shellAgent("echo"));
-  const running = await fixture.prompt(session, "HOLD");
-  await fixture.waitForText(running, "HOLD");
+  await fixture.promptUntil(session, "HOLD", "HOLD");
   const say = (text: string, deliver: MessageDelivery) =>
     fixture.history.send(session, "user", { text, actor: "operator", deliver });
   for (const [text, deliver] of [
@@ -191,7 +187,7 @@ test.each([
   const session = await fixture.spawn(["sh", "-c", script]);
   await writeFile(`${fixture.home}/broken`, "");
   expect(await fixture.promptAndWait(session, "DIE")).toMatchObject({ outcome: "interrupted" });
-  await fixture.waitFor(session, async () => (await fixture.session(session)).state === "down");
+  await fixture.waitForState(session, "down");
   const first = await fixture.history.send(session, "user", { text: "first", actor: "operator" });
   if (later)
     await fixture.waitFor(session, async () => {
@@ -232,7 +228,7 @@ test("a message does not start the agent of a session in mode run", async () => 
   await fixture.history.send(session, "user", { text: "first", actor: "operator" });
   expect(await fixture.promptAndWait(session, "go")).toMatchObject({ outcome: "completed" });
   expect(heard(fixture)).toEqual(["Message from the operator:\n> first\n\ngo"]);
-  await fixture.waitFor(session, async () => (await fixture.session(session)).state === "closed");
+  await fixture.waitForState(session, "closed");
 });
 
 test("the deadline of a queued prompt survives a restart", async () => {

@@ -1,21 +1,20 @@
 import { createHash } from "node:crypto";
 import { existsSync } from "node:fs";
 import { expect, test } from "vitest";
-import { type Adapter, resumeAdapter, startAdapter } from "../../../src/acp/agent/adapter.js";
-import { initialize } from "../../../src/acp/agent/open-agent-session.js";
+import { Adapter } from "../../../src/acp/agent/adapter.js";
 import type { ConnectionHandlers, ConnectionState } from "../../../src/acp/wire/handlers.js";
 import { deferred } from "../../../src/async/deferred.js";
 import type { Run, Supervisor } from "../../../src/supervisor/api.js";
-import { misbehavingAgent } from "../../support/agents/adapter-fixture.js";
+import { misbehavingAgent } from "../../support/agents/acp-fixture.js";
+import { openAgent, startTestAdapter } from "../../support/agents/adapter-fixture.js";
 import {
   findProcessesOfRun,
-  plantLookalike,
   realSupervisor,
   temporaryHome,
 } from "../../support/supervisor/real-supervisor.js";
 import { waitFor } from "../../support/wait-for.js";
 
-/** What a store would hold: changed in one step, so that nothing is ever half kept. */
+/** The state that a store would hold, changed in one step. */
 interface Kept {
   texts: string[];
   stopReasons: unknown[];
@@ -39,22 +38,20 @@ function keeping(kept: Kept, atUpdate: (count: number) => void = () => undefined
   };
 }
 
-/** An agent that has a session, under a supervisor that will go away. */
+/** An agent with a session, under a supervisor that will be closed. */
 async function begin(
   mode: string,
   handlers: ConnectionHandlers,
 ): Promise<{ home: string; first: Supervisor; began: Adapter }> {
   const home = await temporaryHome();
-  plantLookalike("sleep", "3018");
   const first = await realSupervisor({ home, instanceId: "in_acp" });
-  const began = await startAdapter(first, { argv: misbehavingAgent(mode), graceMs: 300, handlers });
-  await initialize(began.connection, { name: "test", version: "0" }, { deadlineMs: 20_000 });
-  await began.connection.request("session/new", { cwd: home, mcpServers: [] }, { deadlineMs: 20_000 });
+  const began = await startTestAdapter(first, { argv: misbehavingAgent(mode), handlers });
+  await openAgent(began);
   return { home, first, began };
 }
 
-/** The run as another supervisor takes it up. */
-async function takeUp(home: string, first: Supervisor, began: Adapter): Promise<Run> {
+/** The run, under the next supervisor. */
+async function reattach(home: string, first: Supervisor, began: Adapter): Promise<Run> {
   await first.close({ leaveRuns: true });
   await expect(began.ended).rejects.toMatchObject({ code: "SUPERVISOR_CLOSED" });
   expect(existsSync(began.tmpdir)).toBe(true);
@@ -63,8 +60,8 @@ async function takeUp(home: string, first: Supervisor, began: Adapter): Promise<
   return run!;
 }
 
-async function closeAndLook(adapter: Adapter): Promise<void> {
-  const { record } = await adapter.close();
+async function closeAndCheck(adapter: Adapter): Promise<void> {
+  const { record } = await adapter.close("test");
   expect(record).toMatchObject({ emptiness: "proven" });
   expect(await findProcessesOfRun(adapter.run.runId)).toEqual([]);
   expect(existsSync(adapter.tmpdir)).toBe(false);
@@ -82,19 +79,19 @@ test("a turn continues in the next gateway process without lost or repeated upda
   const prompt = { sessionId: "s", prompt: [] };
   began.connection.request("session/prompt", prompt, { deadlineMs: 25_000 }).catch(() => undefined);
   await someway.promise;
-  // As it would be read from the store: a copy, of an earlier moment than the last.
+  // A copy, as it would be read from the store.
   const state = JSON.parse(JSON.stringify(began.connection.state)) as ConnectionState;
-  const run = await takeUp(home, first, began);
+  const run = await reattach(home, first, began);
   expect(kept.texts.length).toBeLessThan(3_000);
 
-  const { tmpdir } = began;
-  const adapter = resumeAdapter(run, { handlers: keeping(kept) }, { state, startAt: kept.end, tmpdir });
+  const deps = { handlers: keeping(kept), ownExitMs: 5_000 };
+  const adapter = new Adapter(run, began.tmpdir, deps, { state, startAt: kept.end });
   const [pending] = state.pending;
   expect(await adapter.connection.answerTo(pending!.id)).toEqual({ stopReason: "end_turn" });
   expect(kept.texts).toEqual(Array.from({ length: 3_000 }, (_, at) => `${at}`));
   expect(kept.stopReasons).toHaveLength(1);
   expect(await adapter.connection.request("session/prompt", prompt, { deadlineMs: 20_000 })).toBeDefined();
-  await closeAndLook(adapter);
+  await closeAndCheck(adapter);
 });
 
 test("the next gateway process writes the rest of a half-written prompt", async () => {
@@ -115,14 +112,14 @@ test("the next gateway process writes the rest of a half-written prompt", async 
   const state = JSON.parse(JSON.stringify(await onItsWay.promise)) as ConnectionState;
   const { at, text: frame } = state.outgoing!;
   await waitFor("some of it is written", () => began.run.stdinAccepted > at);
-  const run = await takeUp(home, first, began);
+  const run = await reattach(home, first, began);
   expect(run.stdinAccepted).toBeGreaterThan(at);
   expect(run.stdinAccepted).toBeLessThan(at + Buffer.byteLength(frame));
 
   process.kill(run.rootPid!, "SIGUSR1");
-  const { tmpdir } = began;
-  const adapter = resumeAdapter(run, { handlers: keeping(kept) }, { state, startAt: kept.end, tmpdir });
+  const deps = { handlers: keeping(kept), ownExitMs: 5_000 };
+  const adapter = new Adapter(run, began.tmpdir, deps, { state, startAt: kept.end });
   expect(await adapter.connection.answerTo(state.pending[0]!.id)).toEqual({ stopReason: "end_turn" });
   expect(kept.texts).toEqual([createHash("sha256").update(text).digest("hex")]);
-  await closeAndLook(adapter);
+  await closeAndCheck(adapter);
 });

@@ -13,7 +13,7 @@ export type SentMessage = Record<string, unknown> & { id?: number; method?: stri
 /** A connection whose agent is the test. */
 export class ConnectionFixture {
   readonly clock = new TestClock();
-  /** What the agent was told. */
+  /** Messages to the agent. */
   readonly sent: SentMessage[] = [];
   readonly updates: SessionUpdate[] = [];
   readonly batches: number[] = [];
@@ -55,6 +55,14 @@ export class ConnectionFixture {
         ...handlers,
       },
     });
+  }
+
+  /** Sends a request. Resolves when it is written. */
+  async request(): Promise<{ readonly answer: Promise<unknown> }> {
+    const answer = this.connection.request("session/list", {}, { deadlineMs: 1_000 });
+    answer.catch(() => undefined);
+    await flushPending();
+    return { answer };
   }
 
   get offset(): number {
@@ -100,7 +108,7 @@ export class ConnectionFixture {
   }
 }
 
-/** Everything that can happen without further input has happened. */
+/** Resolves when everything that needs no further input has happened. */
 export async function flushPending(): Promise<void> {
   for (let turn = 0; turn < 5; turn++) await new Promise((resolve) => setImmediate(resolve));
 }

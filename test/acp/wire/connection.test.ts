@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import { initialize } from "../../../src/acp/agent/open-agent-session.js";
 import type { PendingRequest } from "../../../src/acp/wire/pending-requests.js";
+import { NO_CLIENT_ACCESS, toClientCapabilities } from "../../../src/config/client-access.js";
 import { deferred } from "../../../src/async/deferred.js";
 import { defaults } from "../../../src/defaults.js";
 import { ConnectionFixture, flushPending } from "./connection-fixture.js";
@@ -15,9 +16,8 @@ const permission = (id: number | string): object => ({
 
 test("answers reach their requests in any order", async () => {
   const fixture = new ConnectionFixture();
-  const one = fixture.connection.request("session/list", {}, soon);
-  const two = fixture.connection.request("session/list", {}, soon);
-  await flushPending();
+  const { answer: one } = await fixture.request();
+  const { answer: two } = await fixture.request();
   expect(fixture.sent.map(({ id, method }) => [id, method])).toEqual([
     [1, "session/list"],
     [2, "session/list"],
@@ -30,10 +30,13 @@ test("answers reach their requests in any order", async () => {
 
 test("a request that is not answered in time fails, and its late answer is counted and dropped", async () => {
   const fixture = new ConnectionFixture();
-  const failed = fixture.connection.request("session/list", {}, soon).catch((error: unknown) => error);
-  await flushPending();
+  const { answer } = await fixture.request();
   fixture.clock.advance(1_000);
-  expect(await failed).toMatchObject({ code: "ACP_TIMEOUT", method: "session/list", deadlineMs: 1_000 });
+  await expect(answer).rejects.toMatchObject({
+    code: "ACP_TIMEOUT",
+    method: "session/list",
+    deadlineMs: 1_000,
+  });
   fixture.receive({ id: 1, result: {} });
   await flushPending();
   expect(fixture.connection.counts).toMatchObject({ late: 1, answeredTwice: 0, unmatched: 0 });
@@ -42,21 +45,19 @@ test("a request that is not answered in time fails, and its late answer is count
 
 test("repeated and unmatched answers are counted and have no effect", async () => {
   const fixture = new ConnectionFixture();
-  const asked = fixture.connection.request("session/list", {}, soon);
-  await flushPending();
+  const { answer } = await fixture.request();
   fixture.receive({ id: 1, result: { sessions: [1] } }, { id: 1, result: { sessions: [2] } });
   fixture.receive({ id: 77, result: {} }, { id: null, error: { code: -32700, message: "parse error" } });
-  expect(await asked).toEqual({ sessions: [1] });
+  expect(await answer).toEqual({ sessions: [1] });
   await flushPending();
   expect(fixture.connection.counts).toMatchObject({ answeredTwice: 1, unmatched: 2 });
 });
 
 test("an error keeps its code, and its text is sanitized", async () => {
   const fixture = new ConnectionFixture();
-  const failed = fixture.connection.request("session/list", {}, soon).catch((error: unknown) => error);
-  await flushPending();
+  const { answer } = await fixture.request();
   fixture.receive({ id: 1, error: { code: 401, message: "\u001b[2Jno token=abcdefghijkl" } });
-  expect(await failed).toMatchObject({
+  await expect(answer).rejects.toMatchObject({
     code: "ACP_REFUSED",
     rpcCode: 401,
     message: "the agent refused session/list: no token=*** (401)",
@@ -100,8 +101,8 @@ test("frames are handled in order and acknowledged after their effects are store
       onAnswer: async ({ method }) => void order.push(method),
     },
   );
-  const asked = fixture.connection.request("session/list", {}, soon).then(() => order.push("told"));
-  await flushPending();
+  const { answer } = await fixture.request();
+  const answered = answer.then(() => order.push("answered"));
   fixture.receive(fixture.update("a"), fixture.update("b"), { id: 1, result: {} });
   const end = fixture.offset;
   fixture.receive(fixture.update("c"));
@@ -109,9 +110,9 @@ test("frames are handled in order and acknowledged after their effects are store
   // Back-pressure: the next chunk is not even pulled.
   expect([order, fixture.acked, fixture.pulled]).toEqual([["2 updates"], 0, 1]);
   kept.resolve();
-  await asked;
+  await answered;
   await flushPending();
-  expect(order.slice(0, 4)).toEqual(["2 updates", "kept", "session/list", "told"]);
+  expect(order.slice(0, 4)).toEqual(["2 updates", "kept", "session/list", "answered"]);
   expect(fixture.acked).toBe(fixture.offset);
   expect(end).toBeLessThan(fixture.offset);
 });
@@ -162,18 +163,14 @@ test("a frame whose effects could not be stored is not acknowledged", async () =
   expect(fixture.acked).toBe(0);
 });
 
-test("frames before one that is too large are handled", async () => {
+test.each([
+  ["a frame that is too large", "frame-too-large", ["", `${"x".repeat(2_000)}\n`]],
+  ["the last tolerated malformed line", "protocol-error", ["junk\n".repeat(1_000), "junk\n"]],
+] as const)("frames before %s are handled", async (_, reason, [before, after]) => {
   const fixture = new ConnectionFixture({ maxFrameBytes: 1_000 });
-  fixture.receive(fixture.update("a"), fixture.update("x".repeat(2_000)));
-  expect(await fixture.connection.closed).toMatchObject({ reason: "frame-too-large" });
-  expect(fixture.updates).toHaveLength(1);
-});
-
-test("frames before the last tolerated malformed line are handled", async () => {
-  const fixture = new ConnectionFixture();
   const update = JSON.stringify({ jsonrpc: "2.0", ...fixture.update("a") });
-  fixture.write(`${"junk\n".repeat(1_000)}${update}\njunk\n`);
-  expect(await fixture.connection.closed).toMatchObject({ reason: "protocol-error" });
+  fixture.write(`${before}${update}\n${after}`);
+  expect(await fixture.connection.closed).toMatchObject({ reason });
   await flushPending();
   expect(fixture.updates).toHaveLength(1);
 });
@@ -181,26 +178,22 @@ test("frames before the last tolerated malformed line are handled", async () => 
 test("an answer that arrives in time counts, even if storing it takes long", async () => {
   const kept = deferred<void>();
   const fixture = new ConnectionFixture({}, { onAnswer: () => kept.promise });
-  const asked = fixture.connection.request("session/list", {}, soon);
-  await flushPending();
+  const { answer } = await fixture.request();
   fixture.receive({ id: 1, result: { sessions: [] } });
   await flushPending();
   fixture.clock.advance(5_000);
   kept.resolve();
-  expect(await asked).toEqual({ sessions: [] });
+  expect(await answer).toEqual({ sessions: [] });
 });
 
 test("the end of the output fails all pending requests", async () => {
   const fixture = new ConnectionFixture();
-  const failed = fixture.connection.request("session/list", {}, soon).catch((error: unknown) => error);
-  await flushPending();
+  const { answer } = await fixture.request();
   fixture.write('{"jsonrpc":"2.0"');
   fixture.end();
-  expect(await failed).toMatchObject({ code: "ACP_CLOSED", reason: "ended" });
+  await expect(answer).rejects.toMatchObject({ code: "ACP_CLOSED", reason: "ended" });
   expect(fixture.connection.counts.malformed).toBe(1);
-  await expect(fixture.connection.request("session/list", {}, soon)).rejects.toMatchObject({
-    reason: "ended",
-  });
+  await expect((await fixture.request()).answer).rejects.toMatchObject({ reason: "ended" });
   await expect(fixture.connection.notify("session/cancel", { sessionId: "s" })).rejects.toThrow(/ended/);
   expect(fixture.clock.timers).toBe(0);
 });
@@ -210,17 +203,16 @@ test("a failed write fails only its request", async () => {
   const fixture = new ConnectionFixture({
     write: () => (broken ? Promise.reject(new Error("not now")) : Promise.resolve()),
   });
-  await expect(fixture.connection.request("session/list", {}, soon)).rejects.toThrow("not now");
+  await expect((await fixture.request()).answer).rejects.toThrow("not now");
   broken = false;
-  const asked = fixture.connection.request("session/list", {}, soon);
-  await flushPending();
+  const { answer } = await fixture.request();
   fixture.receive({ id: 2, result: {} });
-  expect(await asked).toEqual({});
+  expect(await answer).toEqual({});
 });
 
 test("a request that could not be stored is not sent", async () => {
   const fixture = new ConnectionFixture({}, { beforeSend: () => Promise.reject(new Error("disk full")) });
-  await expect(fixture.connection.request("session/list", {}, soon)).rejects.toThrow("disk full");
+  await expect((await fixture.request()).answer).rejects.toThrow("disk full");
   expect(fixture.sent).toEqual([]);
   expect(fixture.connection.state.pending).toEqual([]);
 });
@@ -326,25 +318,21 @@ test("the next process continues with the pending requests, open requests and de
   expect(await late).toMatchObject({ code: "ACP_TIMEOUT" });
 });
 
-test.each([2, 0, 1.5, -1])("an agent that answers with version %s is refused", async (protocolVersion) => {
+test.each([1, 2, 0, 1.5, -1])("only version 1 of the protocol is accepted: %s", async (protocolVersion) => {
   const fixture = new ConnectionFixture();
-  const failed = initialize(fixture.connection, info).catch((error: unknown) => error);
+  const clientCapabilities = toClientCapabilities(NO_CLIENT_ACCESS);
+  const initialized = initialize(fixture.connection, info, { ...soon, clientCapabilities });
+  initialized.catch(() => undefined);
   await flushPending();
   expect(fixture.sent[0]).toMatchObject({
     method: "initialize",
     params: { protocolVersion: 1, clientCapabilities: { terminal: false } },
   });
-  fixture.receive({ id: 1, result: { protocolVersion } });
-  expect(await failed).toMatchObject({ code: "ACP_CLOSED", reason: "wrong-version" });
+  fixture.receive({ id: 1, result: { protocolVersion, agentCapabilities: { loadSession: true } } });
+  if (protocolVersion === 1)
+    return expect(await initialized).toMatchObject({ agentCapabilities: { loadSession: true } });
+  await expect(initialized).rejects.toMatchObject({ code: "ACP_CLOSED", reason: "wrong-version" });
   expect(await fixture.connection.closed).toMatchObject({ reason: "wrong-version" });
-});
-
-test("an agent with version 1 is accepted", async () => {
-  const fixture = new ConnectionFixture();
-  const initialized = initialize(fixture.connection, info);
-  await flushPending();
-  fixture.receive({ id: 1, result: { protocolVersion: 1, agentCapabilities: { loadSession: true } } });
-  expect(await initialized).toMatchObject({ agentCapabilities: { loadSession: true } });
 });
 
 test.each([

@@ -1,8 +1,8 @@
 import { beforeAll, expect, test } from "vitest";
-import { gatewayAndCliForFile } from "../../support/cli/batch-cli.js";
-import { parseAnswers, clientAgent } from "../../support/agents/client-agent.js";
-import { waitForText } from "../../support/cli/cli-fixture.js";
+import { clientAgent, parseAnswers } from "../../support/agents/acp-fixture.js";
 import { openScriptedSession, scriptedPrompt } from "../../support/agents/scripted-agent.js";
+import { gatewayAndCliForFile } from "../../support/cli/batch-cli.js";
+import { waitForText } from "../../support/cli/cli-fixture.js";
 
 const shared = gatewayAndCliForFile();
 const acp = (...args: readonly string[]) => shared.batchCli.holdfast("acp", ...args);

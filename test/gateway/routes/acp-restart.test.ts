@@ -4,17 +4,16 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { expect, test } from "vitest";
 import type { GatewayClient } from "../../../src/api/client.js";
 import type { ResponseOf } from "../../../src/api/contract.js";
-import { parseAnswers, clientAgent } from "../../support/agents/client-agent.js";
-import { shellAgent } from "../../support/agents/acp-fixture.js";
-import { misbehavingAgent } from "../../support/agents/adapter-fixture.js";
-import { findProcessesOfRun } from "../../support/supervisor/real-supervisor.js";
+import { clientAgent, parseAnswers, shellAgent } from "../../support/agents/acp-fixture.js";
+import { misbehavingAgent } from "../../support/agents/acp-fixture.js";
 import {
-  startGatewayProcess,
   killGateway,
-  waitUntilStopped,
+  startGatewayProcess,
   temporaryHomeWithBystander,
+  waitUntilStopped,
 } from "../../support/gateway/gateway-process.js";
 import { waitForRunEnd } from "../../support/gateway/real-gateway.js";
+import { findProcessesOfRun } from "../../support/supervisor/real-supervisor.js";
 import { waitFor } from "../../support/wait-for.js";
 
 const SOAK = process.env["HOLDFAST_SOAK"] === "1";

@@ -1,12 +1,11 @@
 import { expect, test } from "vitest";
-import { parseConfig } from "../../../src/config/schema.js";
-import { followNdjson } from "../../../src/api/ndjson.js";
 import type { ResponseOf } from "../../../src/api/contract.js";
-import { parseAnswers, clientAgent } from "../../support/agents/client-agent.js";
-import { shellAgent } from "../../support/agents/acp-fixture.js";
-import { misbehavingAgent } from "../../support/agents/adapter-fixture.js";
+import { followNdjson } from "../../../src/api/ndjson.js";
+import { parseConfig } from "../../../src/config/schema.js";
+import { clientAgent, parseAnswers, shellAgent } from "../../support/agents/acp-fixture.js";
+import { misbehavingAgent } from "../../support/agents/acp-fixture.js";
+import { errorOf, gatewayForFile, waitForRunEnd } from "../../support/gateway/real-gateway.js";
 import { findProcessesOfRun } from "../../support/supervisor/real-supervisor.js";
-import { waitForRunEnd, gatewayForFile, errorOf } from "../../support/gateway/real-gateway.js";
 
 const config = parseConfig(
   `[agents.mine.acp]

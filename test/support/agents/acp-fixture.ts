@@ -7,35 +7,41 @@ import type { EnsureSessionRequest } from "../../../src/acp/ensure-session.js";
 import type { AcpLimits } from "../../../src/acp/limits.js";
 import { agentsById } from "../../../src/agents/catalogue.js";
 import type { AgentEntry } from "../../../src/config/agents.js";
+import type { RequestedClientAccess } from "../../../src/config/client-access.js";
+import type { AcpPermissionRequest, AcpSession, AcpTurn } from "../../../src/model/acp.js";
 import { Approvals } from "../../../src/sessions/approvals.js";
 import { SessionHistory } from "../../../src/sessions/history.js";
 import { Sessions } from "../../../src/sessions/sessions.js";
-import type { AcpTurn } from "../../../src/model/acp.js";
-import { openStore } from "../../../src/store/open.js";
 import { openStateDirectory } from "../../../src/store/open-state-directory.js";
+import { openStore } from "../../../src/store/open.js";
 import type { Store } from "../../../src/store/store.js";
-import type { Supervisor, SupervisorOptions } from "../../../src/supervisor/api.js";
+import type { Run, Supervisor, SupervisorOptions } from "../../../src/supervisor/api.js";
+import { measureSlowness } from "../machine-speed.js";
 import {
-  plantLookalike,
   findProcessesOfRun,
+  plantLookalike,
   realSupervisor,
   temporaryHome,
 } from "../supervisor/real-supervisor.js";
 
-export const shellAgent = (...offers: string[]): string[] => [
+const agentProgram = (name: string, ...args: readonly string[]): string[] => [
   process.execPath,
-  fileURLToPath(new URL("programs/shell-agent.mjs", import.meta.url)),
-  ...offers,
+  fileURLToPath(new URL(`programs/${name}.mjs`, import.meta.url)),
+  ...args,
 ];
 
+/** Runs each prompt as a shell command. */
+export const shellAgent = (...options: string[]): string[] => agentProgram("shell-agent", ...options);
 /** Its prompts are lists of steps. */
-export const scriptedAgent = [
-  process.execPath,
-  fileURLToPath(new URL("programs/scripted-agent.mjs", import.meta.url)),
-];
+export const scriptedAgent = agentProgram("scripted-agent");
+/** Its prompts are lists of file and terminal requests. */
+export const clientAgent: readonly string[] = agentProgram("client-agent");
+/** An agent with one fault. */
+export const misbehavingAgent = (fault: string): string[] => agentProgram("misbehaving-agent", fault);
 
 /** Short, except where a loaded machine needs time. */
 const SHORT_LIMITS = { ownExitMs: 300, graceMs: 300, toolGraceMs: 300, closeMs: 2_000 };
+const WAIT_MS = 20_000;
 
 interface OpenOptions {
   readonly home?: string;
@@ -61,7 +67,10 @@ export function overrideStore(store: Store, methods: Partial<Store>): Store {
   });
 }
 
-/** A controller with real processes and a real store. */
+/**
+ * A controller with real processes and a real store. At the end of the test its sessions are closed, and a process or
+ * directory that is left fails the test.
+ */
 export class AcpFixture {
   readonly home: string;
   readonly supervisor: Supervisor;
@@ -71,6 +80,7 @@ export class AcpFixture {
   readonly history: SessionHistory;
   /** Reported malformed lines. */
   readonly malformed: string[] = [];
+  #detached = false;
 
   constructor(home: string, supervisor: Supervisor, store: Store, acp: AcpController, sessions: Sessions) {
     this.home = home;
@@ -83,44 +93,34 @@ export class AcpFixture {
   }
 
   static async open(limits: Partial<AcpLimits> = {}, options: OpenOptions = {}): Promise<AcpFixture> {
-    const {
-      home,
-      instanceId = "in_acp",
-      blind = false,
-      onProblem: heard,
-      onRunProblem,
-      through = (each) => each,
-    } = options;
-    const place = home ?? (await temporaryHome());
-    if (home === undefined) plantLookalike("sleep", "3018");
+    const { instanceId = "in_acp", onRunProblem, through = (each) => each } = options;
+    const home = options.home ?? (await temporaryHome());
+    if (options.home === undefined) plantLookalike("sleep", "3018");
     const supervisor = await realSupervisor({
-      home: place,
+      home,
       instanceId,
       ...(onRunProblem === undefined ? {} : { onProblem: onRunProblem }),
     });
-    const { storePath } = await openStateDirectory(place);
+    const { storePath } = await openStateDirectory(home);
     const store = through(await openStore(storePath, instanceId));
     const onProblem = (message: string, cause: unknown): void => {
-      if (heard !== undefined) return heard(message);
+      if (options.onProblem !== undefined) return options.onProblem(message);
       if (!message.includes("is not a frame")) throw new Error(message, { cause });
-      controlled.malformed.push(message);
+      fixture.malformed.push(message);
     };
     const approvals = new Approvals({ store, gatewayInstanceId: instanceId, onProblem });
     const a2aPolicy = { enabled: false, allow: [] };
     const sessions = new Sessions({ store, approvals, gatewayInstanceId: instanceId, a2aPolicy });
+    const agents = agentsById(options.agents);
     const acp = new AcpController({
-      supervisor,
-      store,
-      sessions,
-      agents: agentsById(options.agents),
+      ...{ supervisor, store, sessions, agents, onProblem },
       limits: { ...SHORT_LIMITS, ...limits },
-      onProblem,
     });
-    const controlled = new AcpFixture(place, supervisor, store, acp, sessions);
-    onTestFinished(() => controlled.detach());
-    if (!blind) await supervisor.reconcile();
+    const fixture = new AcpFixture(home, supervisor, store, acp, sessions);
+    onTestFinished(() => fixture.#closeAll());
+    if (options.blind !== true) await supervisor.reconcile();
     await acp.reconcileAtStartup();
-    return controlled;
+    return fixture;
   }
 
   get log(): string {
@@ -131,22 +131,26 @@ export class AcpFixture {
   /** The session's id. */
   async spawn(argv: readonly string[], more: Partial<EnsureSessionRequest> = {}): Promise<string> {
     const environment = { PATH: process.env["PATH"] ?? "", AGENT_LOG: join(this.home, "agent.log") };
-    const { session } = await this.acp.ensureSession({
-      key: "one",
-      argv,
-      cwd: this.home,
-      environment,
-      ...more,
-    });
-    return session.sessionId;
+    const request = { key: "one", argv, cwd: this.home, environment, ...more };
+    return (await this.acp.ensureSession(request)).session.sessionId;
+  }
+
+  /** The run of the session's agent. */
+  async run(sessionId: string): Promise<Run> {
+    const { runId } = await this.session(sessionId);
+    return this.supervisor.run(runId ?? "") ?? expect.fail("there is no agent");
   }
 
   async pid(sessionId: string): Promise<number> {
-    const { runId } = await this.session(sessionId);
-    return this.supervisor.run(runId ?? "")?.rootPid ?? expect.fail("there is no agent");
+    return (await this.run(sessionId)).rootPid ?? expect.fail("the agent has no process");
   }
 
-  async session(sessionId: string) {
+  async signalAgent(sessionId: string, signal: NodeJS.Signals = "SIGKILL"): Promise<void> {
+    // oxlint-disable-next-line no-restricted-properties -- the agent that this test started, by the number its run has
+    process.kill(await this.pid(sessionId), signal);
+  }
+
+  async session(sessionId: string): Promise<AcpSession> {
     return (await this.store.getAcpSession(sessionId)) ?? expect.fail("there is no such session");
   }
 
@@ -158,6 +162,35 @@ export class AcpFixture {
   /** Sends a prompt and waits for the end of its turn. */
   async promptAndWait(sessionId: string, text: string, timeoutMs?: number): Promise<AcpTurn> {
     return this.waitForTurnEnd(await this.prompt(sessionId, text, timeoutMs));
+  }
+
+  /** Sends a prompt and waits until the turn has this text. */
+  async promptUntil(sessionId: string, prompt: string, text: string): Promise<AcpTurn> {
+    const turn = await this.prompt(sessionId, prompt);
+    await this.waitForText(turn, text);
+    return turn;
+  }
+
+  /** Asserts that a turn of a shell agent completes with this text. */
+  async echo(sessionId: string, text: string, more: Partial<AcpTurn> = {}): Promise<void> {
+    const turn = await this.promptAndWait(sessionId, `echo ${text}`);
+    expect(turn).toMatchObject({ outcome: "completed", text: `${text}\n`, ...more });
+  }
+
+  cancel(sessionId: string, more: { readonly reapTools?: boolean; readonly turnId?: string } = {}) {
+    return this.acp.cancelTurn(sessionId, { actor: "test", ...more });
+  }
+
+  close(sessionId: string) {
+    return this.acp.closeSession(sessionId, { actor: "test" });
+  }
+
+  /** The first permission request without a decision. */
+  pendingPermission(sessionId: string): Promise<AcpPermissionRequest> {
+    return this.waitFor(
+      sessionId,
+      async () => (await this.store.listAcpPermissionRequests({ sessionId, pending: true }))[0],
+    );
   }
 
   /** Allows a permission request with the digest of its question. */
@@ -174,16 +207,22 @@ export class AcpFixture {
     });
   }
 
-  /** Polls after every update. */
-  async waitFor<T>(sessionId: string, look: () => Promise<T | null | undefined | false>): Promise<T> {
-    const patience = AbortSignal.timeout(20_000);
-    const seen = await this.acp.updates.waitFor(sessionId, async () => (await look()) || null, patience);
-    return seen ?? expect.fail("it did not come to that");
+  async waitForState(sessionId: string, state: AcpSession["state"]): Promise<void> {
+    await this.waitFor(sessionId, async () => (await this.session(sessionId)).state === state);
+  }
+
+  /** Probes after every update. A machine slower than usual has more time. */
+  async waitFor<T>(sessionId: string, probe: () => Promise<T | null | undefined | false>): Promise<T> {
+    for (const slowness of [() => 1, measureSlowness]) {
+      const timeout = AbortSignal.timeout(WAIT_MS * slowness());
+      const found = await this.acp.updates.waitFor(sessionId, async () => (await probe()) || null, timeout);
+      if (found !== null) return found;
+    }
+    return expect.fail(`not in time: ${String(probe)}`);
   }
 
   /** Waits until the turn has this text. */
-  async waitForText(turn: AcpTurn, text: string): Promise<void> {
-    const { sessionId, turnId } = turn;
+  async waitForText({ sessionId, turnId }: AcpTurn, text: string): Promise<void> {
     await this.waitFor(sessionId, async () => {
       const updates = await this.store.listAcpUpdates({ sessionId, turnId });
       return updates.some(({ data }) => {
@@ -210,8 +249,8 @@ export class AcpFixture {
 
   /** Detaches like a stopping gateway; the agents keep running. */
   async detach(): Promise<void> {
-    if (this.#left) return;
-    this.#left = true;
+    if (this.#detached) return;
+    this.#detached = true;
     await this.acp[Symbol.asyncDispose]();
     await this.store[Symbol.asyncDispose]();
   }
@@ -226,5 +265,49 @@ export class AcpFixture {
     return AcpFixture.open(limits, { ...options, home: this.home });
   }
 
-  #left = false;
+  async #closeAll(): Promise<void> {
+    if (this.#detached) return;
+    const { instanceId: gatewayInstanceId } = this.supervisor;
+    for (const { sessionId } of await this.store.listAcpSessions({ gatewayInstanceId })) {
+      await this.close(sessionId);
+      await this.waitForAgentExit(sessionId);
+    }
+    await this.detach();
+  }
+}
+
+/** A request; `unawaited`: the next is sent at once. */
+export type ClientStep = readonly [method: string, params: object, how?: "unawaited"];
+
+export const ALLOW_ALL_RULES = [{ effect: "allow" as const }];
+
+export function spawnClientAgent(
+  fixture: AcpFixture,
+  client: RequestedClientAccess,
+  more: Partial<EnsureSessionRequest> = {},
+): Promise<string> {
+  return fixture.spawn(clientAgent, { client, rules: ALLOW_ALL_RULES, ...more });
+}
+
+export function promptSteps(
+  fixture: AcpFixture,
+  session: string,
+  ...steps: readonly ClientStep[]
+): Promise<AcpTurn> {
+  return fixture.prompt(session, JSON.stringify(steps));
+}
+
+/** The answers in order. */
+export async function runSteps(fixture: AcpFixture, session: string, ...steps: readonly ClientStep[]) {
+  return answersOf(fixture, await promptSteps(fixture, session, ...steps));
+}
+
+/** The answers in a turn, when it has ended. */
+export async function answersOf(fixture: AcpFixture, turn: AcpTurn): Promise<Record<string, unknown>[]> {
+  return parseAnswers(await fixture.waitForTurnEnd(turn));
+}
+
+export function parseAnswers({ text }: Pick<AcpTurn, "text">): Record<string, unknown>[] {
+  const lines = text.split("\n").filter((line) => line !== "");
+  return lines.map((line) => JSON.parse(line) as Record<string, unknown>);
 }

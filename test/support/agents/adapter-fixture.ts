@@ -1,5 +1,4 @@
 import { existsSync } from "node:fs";
-import { fileURLToPath } from "node:url";
 import { expect, onTestFinished } from "vitest";
 import {
   type Adapter,
@@ -11,46 +10,28 @@ import { initialize } from "../../../src/acp/agent/open-agent-session.js";
 import { decidePermission, parsePermissionRequest } from "../../../src/acp/permissions/permission-policy.js";
 import { ReplayFilter, type TurnSummary } from "../../../src/acp/turn/turn-summary.js";
 import type { AgentRpcRequest, ConnectionHandlers } from "../../../src/acp/wire/handlers.js";
+import { defaults } from "../../../src/defaults.js";
+import { NO_CLIENT_ACCESS, toClientCapabilities } from "../../../src/config/client-access.js";
+import { newRunId } from "../../../src/model/ids.js";
 import type { PermissionRule } from "../../../src/model/acp.js";
+import type { Supervisor } from "../../../src/supervisor/api.js";
 import { findProcessesOfRun, plantLookalike, realSupervisor } from "../supervisor/real-supervisor.js";
 
-const CLIENT_INFO = { name: "holdfast-test", version: "0" };
 const TIMEOUT_MS = 20_000;
-
-export const misbehavingAgent = (mode: string): string[] => [
-  process.execPath,
-  fileURLToPath(new URL("programs/misbehaving-agent.mjs", import.meta.url)),
-  mode,
-];
-
-interface OpenLimits {
-  readonly initializeMs?: number;
-  readonly newMs?: number;
-  readonly cwd?: string;
-}
 
 /** An agent under a real supervisor, with a simple client. */
 export class AdapterFixture {
   readonly adapter: Adapter;
   conversation = new ReplayFilter("");
   sessionId = "";
-  permissions = 0;
 
   constructor(adapter: Adapter) {
     this.adapter = adapter;
   }
 
-  /** Initializes the agent and opens a session. */
-  async open(limits: OpenLimits = {}): Promise<void> {
-    const { initializeMs = TIMEOUT_MS, newMs = TIMEOUT_MS, cwd = process.cwd() } = limits;
-    await initialize(this.adapter.connection, CLIENT_INFO, { deadlineMs: initializeMs });
-    const { sessionId } = await this.adapter.connection.request(
-      "session/new",
-      { cwd, mcpServers: [] },
-      { deadlineMs: newMs, fatal: true },
-    );
-    this.sessionId = sessionId;
-    this.conversation = new ReplayFilter(sessionId);
+  async open(): Promise<void> {
+    this.sessionId = await openAgent(this.adapter);
+    this.conversation = new ReplayFilter(this.sessionId);
   }
 
   beginTurn(): TurnSummary {
@@ -61,12 +42,11 @@ export class AdapterFixture {
     return this.adapter.connection.notify("session/cancel", { sessionId: this.sessionId });
   }
 
-  async prompt(deadlineMs: number = TIMEOUT_MS, fatal = true): Promise<string> {
-    const prompt = [{ type: "text" as const, text: "go" }];
+  async prompt({ text = "go", deadlineMs = TIMEOUT_MS } = {}): Promise<string> {
     const { stopReason } = await this.adapter.connection.request(
       "session/prompt",
-      { sessionId: this.sessionId, prompt },
-      { deadlineMs, fatal },
+      { sessionId: this.sessionId, prompt: [{ type: "text", text }] },
+      { deadlineMs, fatal: true },
     );
     return stopReason;
   }
@@ -81,39 +61,50 @@ export class AdapterFixture {
   }
 }
 
-interface AdapterFixtureOptions extends Pick<AdapterOptions, "inherit" | "cwd" | "ownExitMs"> {
-  readonly rules?: readonly PermissionRule[];
-  readonly handlers?: Partial<ConnectionHandlers>;
+/** Initializes an agent and opens a session. Resolves with the id of the session. */
+export async function openAgent({ connection }: Adapter): Promise<string> {
+  const options = { deadlineMs: TIMEOUT_MS, fatal: true };
+  const clientCapabilities = toClientCapabilities(NO_CLIENT_ACCESS);
+  await initialize(connection, { name: "holdfast-test", version: "0" }, { ...options, clientCapabilities });
+  const session = { cwd: process.cwd(), mcpServers: [] };
+  return (await connection.request("session/new", session, options)).sessionId;
+}
+
+/** Starts an agent beside a bystander that looks like the processes that agents leave. */
+export function startTestAdapter(
+  supervisor: Supervisor,
+  options: Pick<AdapterOptions, "argv" | "handlers">,
+): Promise<Adapter> {
+  plantLookalike("sleep", "3018");
+  const limits = { graceMs: 300, ownExitMs: defaults.acpOwnExitMs };
+  return startAdapter(supervisor, { ...options, ...limits, runId: newRunId() });
 }
 
 export async function openAdapterFixture(
   argv: readonly string[],
-  { rules = [], handlers = {}, ...rest }: AdapterFixtureOptions = {},
+  {
+    rules = [],
+    handlers = {},
+  }: { readonly rules?: readonly PermissionRule[]; readonly handlers?: Partial<ConnectionHandlers> } = {},
 ): Promise<AdapterFixture> {
-  const supervisor = await realSupervisor();
-  // A bystander that looks like the processes that agents leave.
-  plantLookalike("sleep", "3018");
   const answer = async ({ id, params }: AgentRpcRequest): Promise<void> => {
-    adapterFixture.permissions++;
     const asked = parsePermissionRequest(params);
     if (asked === null) throw new Error("not a permission request");
-    const decision = decidePermission(rules, asked, asked.options, { canAsk: false });
+    const decision = decidePermission(rules, asked, asked.options);
     if (decision.type === "answer")
-      await adapterFixture.adapter.connection.answer(id, { result: { outcome: decision.outcome } });
+      await fixture.adapter.connection.answer(id, { result: { outcome: decision.outcome } });
   };
-  const adapter = await startAdapter(supervisor, {
+  const adapter = await startTestAdapter(await realSupervisor(), {
     argv,
-    ...rest,
-    graceMs: 300,
     handlers: {
       onUpdates: async (batch) => {
-        for (const update of batch) adapterFixture.conversation.classify(update);
+        for (const update of batch) fixture.conversation.classify(update);
       },
       requests: { "session/request_permission": answer },
       ...handlers,
     },
   });
-  const adapterFixture = new AdapterFixture(adapter);
+  const fixture = new AdapterFixture(adapter);
   onTestFinished(() => adapter.connection.close());
-  return adapterFixture;
+  return fixture;
 }

@@ -2,35 +2,36 @@ import { once } from "node:events";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { text } from "node:stream/consumers";
-import { chatCompletions } from "./chat-completions.js";
+import { deferred } from "../../../src/async/deferred.js";
 import {
   callShellTool,
+  chatCompletions,
+  generateContent,
   type JsonObject,
   type ModelDialect,
   type ModelReply,
   type ModelRequest,
-} from "./dialect.js";
-import { generateContent } from "./generate-content.js";
-import { responses } from "./responses.js";
+  responses,
+} from "./dialects.js";
 
 const dialects: readonly ModelDialect[] = [chatCompletions, responses, generateContent];
 
-/** What the model does with the next prompts. */
+/** The answer to the next prompts. */
 export interface ModelScript {
-  /** To be run first by the agent's shell tool; null: nothing. */
+  /** A command that the agent's shell tool runs first; null: none. */
   command: string | null;
-  /** Said at once, or when the tool's result is there. */
+  /** The answer, after the result of the command if there is one. */
   text: string;
 }
 
-/** A language model on loopback that thinks what it is told to. */
+/** A language model on loopback with scripted answers. */
 export class FakeLanguageModel implements AsyncDisposable {
   readonly script: ModelScript = { command: null, text: "Done." };
-  /** Every request, in order. */
+  /** The kind of every request, in order. */
   readonly asked: ModelRequest["kind"][] = [];
-  /** The last one, as it came. */
-  heard = "";
-  /** Paths that are no question to a model. */
+  /** The body of the last request with tools. */
+  lastBody = "";
+  /** Other paths that were requested. */
   readonly other: string[] = [];
   readonly #server = createServer((request, response) => {
     this.#serve(request, response).catch((error: unknown) => response.destroy(error as Error));
@@ -48,13 +49,11 @@ export class FakeLanguageModel implements AsyncDisposable {
     return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
   }
 
-  /** From now on answers wait until the returned function is called. */
+  /** Holds back all answers until the returned function is called. */
   hold(): () => void {
-    let release: () => void = () => undefined;
-    this.#held = new Promise((resolve) => {
-      release = resolve;
-    });
-    return release;
+    const released = deferred<void>();
+    this.#held = released.promise;
+    return () => released.resolve();
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -70,8 +69,10 @@ export class FakeLanguageModel implements AsyncDisposable {
     if (dialect === undefined) return this.#elsewhere(pathname, response);
     const ask = dialect.read(JSON.parse(body) as JsonObject, pathname);
     this.asked.push(ask.kind);
-    if (ask.kind !== "aside") this.heard = body;
-    if (ask.kind !== "aside") await this.#held;
+    if (ask.kind !== "aside") {
+      this.lastBody = body;
+      await this.#held;
+    }
     const reply = this.#reply(ask);
     response.setHeader("content-type", ask.streamed ? "text/event-stream" : "application/json");
     response.end(ask.streamed ? dialect.stream(reply).join("") : JSON.stringify(dialect.whole(reply)));

@@ -89,7 +89,7 @@ class Scene {
   async begin(): Promise<Turn> {
     this.model.script.command = STUBBORN_TREE;
     const { turn } = await this.client.acpPrompt({ params: this.params, body: { text: "go", wait: false } });
-    await waitFor("all of the tree lives", () => livingParts() === "Fbnste", SLOWLY);
+    await waitFor("all processes of the tree run", () => livingParts() === "Fbnste", SLOWLY);
     return turn;
   }
 
@@ -153,7 +153,7 @@ const actions: Readonly<Record<string, (scene: Scene) => Promise<string>>> = {
   },
   "SIGKILL agent": async (scene) => {
     await scene.signalAgent("SIGKILL");
-    await waitFor("nothing lives", () => livingParts() === "", SLOWLY);
+    await waitFor("no process of the tree runs", () => livingParts() === "", SLOWLY);
     while ((await scene.last()).state !== "ended") await sleep(50);
     expect(await scene.last()).toMatchObject({ outcome: "interrupted" });
     scene.model.script.command = null;

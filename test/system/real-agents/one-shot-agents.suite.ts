@@ -41,14 +41,14 @@ test.each(["opencode", "gemini", "qwen"])(
     model.script.text = "First answer.";
     const first = await ask("--what is this?");
     expect(first.result).toMatchObject({ text: "First answer.", error: null });
-    expect(model.heard).toContain("--what is this?");
+    expect(model.lastBody).toContain("--what is this?");
     model.script.command = null;
     model.script.text = "Second answer.";
     const second = await ask("and that?", "last");
     expect(second.session.id).toBe(first.session.id);
     expect(second.result).toEqual({ ...first.result, text: "Second answer." });
     // It remembers.
-    expect(model.heard).toContain("--what is this?");
+    expect(model.lastBody).toContain("--what is this?");
     const { messages } = await client.sessionHistory({ params: { id: first.session.id } });
     expect(messages.map(({ role, text }) => `${role}: ${text}`)).toEqual([
       "user: --what is this?",
