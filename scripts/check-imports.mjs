@@ -89,7 +89,7 @@ const loadSchemas = ["api", "config"];
 const shared = ["errors.ts", "defaults.ts"];
 
 /** Only the anchor's code starts processes, except stty(1) for our own terminal and the gateway itself. */
-const startsProcesses = ["anchor/", "cli/run/terminal.ts", "gateway/start.ts"];
+const startsProcesses = ["anchor/", "cli/run/stdio.ts", "gateway/start.ts"];
 const restricted = { "node:child_process": startsProcesses, child_process: startsProcesses };
 
 const root = resolve(process.argv[2] ?? "src");

@@ -8,7 +8,10 @@ import { requireOriginal } from "../store/open-state-directory.js";
 import { isStoreFailure } from "../store/open.js";
 import { addAcpCommand } from "./acp/command.js";
 import { addAgentCommand, addAgentsCommand } from "./agents/command.js";
+import { addApprovalsCommand } from "./approvals/command.js";
 import { addCompletionCommand } from "./completion/command.js";
+import { addConfigCommand } from "./config/command.js";
+import { addDoctorCommand } from "./doctor/command.js";
 import { addGatewayCommand, addGatewaysCommand } from "./gateway/command.js";
 import { addNotifyCommand } from "./notify/command.js";
 import { helpConfiguration } from "./options/help.js";
@@ -28,19 +31,16 @@ import {
   addScreenCommand,
   addStopCommands,
   addWaitCommand,
+  addWhoCommand,
 } from "./process/top-level-commands.js";
 import { addRunCommand } from "./run/command.js";
 import { addRunsCommand } from "./runs/command.js";
-import { addDoctorCommand } from "./doctor/command.js";
-import { addWhoCommand } from "./runs/who-command.js";
-import { addUnmanagedCommand } from "./unmanaged/command.js";
-import { addConfigCommand } from "./config/command.js";
 import { addServiceCommand } from "./service/command.js";
-import { addApprovalsCommand } from "./approvals/command.js";
 import { addSessionsCommand } from "./sessions/command.js";
 import { addStateCommand } from "./state/command.js";
 import { addStoreCommand } from "./store/command.js";
 import { addTasksCommand } from "./tasks/command.js";
+import { addUnmanagedCommand } from "./unmanaged/command.js";
 
 /** Parses a command line, executes it, and returns the exit code. */
 export async function runProgram(argv: readonly string[]): Promise<number> {

@@ -34,7 +34,10 @@ test("help finds commands of commands, and says when there is none", async () =>
 test("help shows only what is there, and values as they are written", async () => {
   expect((await batchCli.holdfast("runs", "--help")).stdout).not.toContain("help [command]");
   expect((await batchCli.holdfast("ps", "--help")).stdout).not.toContain("{}");
-  expect((await batchCli.holdfast("run", "--help")).stdout).not.toContain("undefined");
+  const { stdout } = await batchCli.holdfast("run", "--help");
+  expect(stdout).not.toContain("undefined");
+  for (const text of ["--no-output-timeout <duration>", "(default: 8 MiB)", "Examples:"])
+    expect(stdout).toContain(text);
   expect((await batchCli.holdfast("gateway", "stop", "--help")).stdout).toContain("(default: 1m)");
 });
 

@@ -120,7 +120,7 @@ describe.skipIf(whyNoPostgres !== null)("with runs of another host in the store"
     const { stdout } = await holdfast("runs", "show", SILENT);
     expect(stdout).toContain("running, unreachable, last heard of 2m");
     expect(stdout).toContain(`far, ${FAR}, boot`);
-    expect(stdout).toContain("not looked at: it runs on another machine");
+    expect(stdout).toContain("not inspected: it runs on another machine");
   });
 
   test("events tell the host", async () => {
@@ -142,9 +142,7 @@ describe.skipIf(whyNoPostgres !== null)("with runs of another host in the store"
     const pid = String(stranger.pid);
     const { code, stdout } = await holdfast("who", pid, "--host", FAR);
     expect(code).toBe(0);
-    expect(stdout).toContain(
-      `${pid} on far is recorded as the first process of ${SILENT}, not verified here`,
-    );
+    expect(stdout).toContain(`${pid} on far is recorded as the leader of ${SILENT}, not verified here`);
     expect(await told("who", pid, "--host", FAR)).toMatchObject([
       { hostId: FAR, role: "leader", verified: false },
       { hostId: FAR, role: "leader", verified: false },

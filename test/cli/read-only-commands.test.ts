@@ -128,7 +128,7 @@ describe.each(["answers", "is gone"])("where a gateway %s", (where) => {
 test("what was written is read without a gateway, and said to be", async () => {
   const logs = await gatewayFixture.holdfast("logs", sights.ended);
   expect(logs).toMatchObject({ code: 0, stdout: "one\ntwo\n" });
-  expect(logs.stderr).toBe("holdfast: no gateway is running; this is what the store says\n");
+  expect(logs.stderr).toBe("holdfast: no gateway is running; showing what the store has\n");
   const screen = await gatewayFixture.holdfast("screen", sights.open);
   expect(screen).toMatchObject({ code: 0, stdout: expect.stringContaining("ready>") as string });
 });

@@ -89,7 +89,7 @@ describe.skipIf(whyNoPostgres !== null || whyNoMounts !== null)("a run of anothe
     );
     const other = await startRun(far, "sleep 1000");
     const shown = await holdfast("runs", "cleanup", "--label", "ticket=42", "--dry-run");
-    expect(shown.stdout).toContain("hand it to the gateway that has it");
+    expect(shown.stdout).toContain("hand the stop over to the gateway that owns it");
     const { code, stdout } = await holdfast("runs", "cleanup", "--label", "ticket=42", "--yes", "--json");
     expect(code).toBe(0);
     const { runs } = JSON.parse(stdout) as { runs: { runId: string; outcome: string }[] };
@@ -103,7 +103,7 @@ describe.skipIf(whyNoPostgres !== null || whyNoMounts !== null)("a run of anothe
   test("is handed over while its host is away, can be given up when that is silent, and is ended there when it returns", async () => {
     const script = `sleep 4242 & wait`;
     const [given, stopped] = [await startRun(far, script), await startRun(far, script)];
-    expect((await holdfast("runs", "forget", given, "--yes")).stderr).toMatch(/its gateway \S+ was heard of/);
+    expect((await holdfast("runs", "forget", given, "--yes")).stderr).toMatch(/its gateway \S+ was seen/);
     await far.kill();
     const { code, stderr, stdout } = await holdfast("runs", "cancel", stopped, "--json");
     expect(code).toBe(4);
@@ -125,7 +125,7 @@ describe.skipIf(whyNoPostgres !== null || whyNoMounts !== null)("a run of anothe
     expect((await holdfast("runs", "forget", "--host", "nowhere", "--yes")).code).toBe(1);
     expect(await holdfast("runs", "forget", given, "--yes")).toMatchObject({
       code: 0,
-      stdout: `${given} is lost, on record\n`,
+      stdout: `${given} is recorded as lost\n`,
     });
     const [record] = await cluster.database.query(
       `select exit_reason, exit_actor, emptiness from holdfast.runs where run_id = '${given}'`,
@@ -185,9 +185,9 @@ describe.skipIf(whyNoPostgres !== null || whyNoMounts !== null)("a run of anothe
       );
     };
     await rename(home, `${home}-away`);
-    expect((await holdfast("runs", "forget", runId, "--yes")).stderr).toMatch(/its gateway \S+ was heard of/);
+    expect((await holdfast("runs", "forget", runId, "--yes")).stderr).toMatch(/its gateway \S+ was seen/);
     await later();
-    const lost = { code: 0, stdout: `${runId} is lost, on record\n` };
+    const lost = { code: 0, stdout: `${runId} is recorded as lost\n` };
     expect(await holdfast("runs", "forget", runId, "--yes")).toMatchObject(lost);
     expect(sleeping(4545)).toBe(1);
     await rename(`${home}-away`, home);

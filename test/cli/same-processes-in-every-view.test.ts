@@ -196,7 +196,7 @@ describe("runs cleanup --all-orphans", () => {
     expect(await plan()).toEqual({ [service]: "keep-service", [task]: "stop" });
     expect(await plan("--include-services")).toEqual({ [service]: "stop", [task]: "stop" });
     const { code, stdout } = await fixture.holdfast(...all, "--yes");
-    expect(stdout).toContain("a service lives without a gateway by design; --include-services ends it");
+    expect(stdout).toContain("a service runs without a gateway by design; --include-services ends it");
     expect(stdout).toMatch(/^ {2}ended: \d+ sh, \d+ sleep$/m);
     expect(code).toBe(0);
     expect(await fixture.membersOf(task)).toEqual([]);

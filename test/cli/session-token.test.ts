@@ -134,7 +134,7 @@ test("without a gateway a session is shown nothing, and told why", async () => {
     expect(await lost.holdfast(...line.split(" "))).toMatchObject({
       code: 125,
       stdout: "",
-      stderr: expect.stringContaining("only a gateway can say what this session may see") as string,
+      stderr: expect.stringContaining("only a gateway knows what this session may see") as string,
     });
 });
 

@@ -1,6 +1,6 @@
 import type { GatewayClient } from "../../api/client.js";
 import type { GatewayConnection } from "../client/connect.js";
-import type { ReadApi } from "../client/read-api.js";
+import type { ReadApi } from "../client/connect.js";
 import { openReadClient, tryConnectForReading } from "../client/read-client.js";
 import { retryUntilAnswered } from "../client/reconnect.js";
 import { resolveAcpSession } from "../client/resolve-acp-session.js";
@@ -8,8 +8,7 @@ import { dieBySignal } from "../run/interrupts.js";
 import { PermissionPrompter } from "./permission-prompt.js";
 import { canAnswerPrompts } from "./prompt.js";
 import type { OutputFormat } from "./view/formats.js";
-import { AcpUpdateStream, type WatchedUpdate } from "./view/updates.js";
-import type { AcpView, TurnChange } from "./view/updates.js";
+import { AcpUpdateStream, type AcpView, type TurnChange, type WatchedUpdate } from "./view/updates.js";
 import { createView } from "./view/view.js";
 
 export interface WatchSessionRequest {

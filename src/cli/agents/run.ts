@@ -6,13 +6,12 @@ import { defaults } from "../../defaults.js";
 import type { SpawnOptions } from "../../supervisor/api.js";
 import { sanitizeText } from "../../text/sanitize.js";
 import { connectOrStart } from "../client/connect.js";
-import { execRequestBody } from "../client/exec-request.js";
 import { warnIfNobodyNotified } from "../client/notify-options.js";
 import { notice } from "../print/stderr.js";
 import { printRequired, toJson } from "../print/stdout.js";
-import { startExitCode } from "../run/detach.js";
+import { execRequestBody, startExitCode } from "../run/exec.js";
+import { openGatewayRunner, type RequestRun } from "../run/foreground-runner.js";
 import { type OutputView, runInForeground } from "../run/foreground.js";
-import { openGatewayRunner, type RequestRun } from "../run/gateway-runner.js";
 
 export interface RunAgentRequest {
   readonly agent: string;

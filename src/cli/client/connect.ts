@@ -1,5 +1,5 @@
 import { defaults } from "../../defaults.js";
-import { GatewaySilent, GatewayUnreachable, InsideRun, OperatorOnly } from "../../errors.js";
+import { GatewaySilent, GatewayUnreachable, HoldfastError, InsideRun, OperatorOnly } from "../../errors.js";
 import { createClient, type GatewayClient } from "../../api/client.js";
 import { readOperatorToken } from "../../sessions/requester.js";
 import { startGateway } from "../../gateway/start.js";
@@ -7,6 +7,8 @@ import { probeGateway, reachGateway } from "../../gateway/locate.js";
 import { findLockedInstance } from "../../gateway/store-wait-file.js";
 import { gatewaySocketPath, resolveHome } from "../../home/state-directory.js";
 import { openStateDirectory } from "../../store/open-state-directory.js";
+import type { AcpQueryVerb } from "../../queries/acp.js";
+import type { TaskQueryVerb } from "../../queries/tasks.js";
 import { notice } from "../print/stderr.js";
 import { sessionToken } from "./requester.js";
 
@@ -14,6 +16,31 @@ export interface GatewayConnection {
   readonly client: GatewayClient;
   readonly home: string;
   readonly token: string;
+}
+
+/** The operations that change nothing. */
+export type ReadApi = Pick<
+  GatewayClient,
+  | "listRuns"
+  | "poll"
+  | "log"
+  | "screen"
+  | "listSessions"
+  | "sessionStatus"
+  | "sessionHistory"
+  | "sessionInbox"
+  | AcpQueryVerb
+  | TaskQueryVerb
+  /** Without `apply`. */
+  | "maintainTasks"
+>;
+
+export interface ReadClient extends AsyncDisposable {
+  readonly client: ReadApi;
+}
+
+export function hasErrorCode(error: unknown, ...codes: readonly string[]): boolean {
+  return error instanceof HoldfastError && codes.includes(error.code);
 }
 
 /** Inside a run, nothing is started that would outlive the run. */

@@ -62,7 +62,7 @@ export async function warnIfNobodyNotified(
 }
 
 export function warnNobodyNotified({ taskId }: ResponseOf<"getTask">["task"]): void {
-  notice(`${taskId} has no notification target, so nobody will be notified`, "yellow");
+  notice(`${taskId} has no notification target, so no notification will be sent`, "yellow");
 }
 
 export function wantsNotification(notify: NotifyPolicy | undefined): boolean {

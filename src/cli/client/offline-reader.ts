@@ -1,16 +1,15 @@
 import type { StreamName } from "../../anchor/host.js";
 import { contract } from "../../api/contract.js";
-import { NotFound, PeerUnreachable, RunNotFound } from "../../errors.js";
-import { findOwningGateway } from "../../queries/owning-gateway.js";
 import type { RequestContext } from "../../api/handler.js";
+import { NotFound, PeerUnreachable, RunNotFound } from "../../errors.js";
 import { readStateId } from "../../home/persistent-id.js";
-import { findStateDirectory } from "../../store/open-state-directory.js";
 import { looksLikeSessionId } from "../../model/ids.js";
 import type { RunRecord } from "../../model/run.js";
 import type { SessionRecord } from "../../model/session.js";
 import type { TaskRecord } from "../../model/task.js";
 import { createAcpQueries } from "../../queries/acp.js";
 import { readLog } from "../../queries/output.js";
+import { findOwningGateway } from "../../queries/owning-gateway.js";
 import { pollRun } from "../../queries/poll.js";
 import { runCursor, runFilter, type RunReader } from "../../queries/runs.js";
 import { ScreenCache, screenshot, seemsToWaitForInput } from "../../queries/screen.js";
@@ -18,17 +17,17 @@ import { readSessionHistory, readSessionInbox, readSessionStatus } from "../../q
 import { createTaskQueries, type TaskQueryDeps, type TaskQueryVerb } from "../../queries/tasks.js";
 import { FileRunCopy, listCopiedRuns, localCopyDirectory } from "../../store/local-copy/run-copy.js";
 import { readUnrestored, type UnrestoredRecord } from "../../store/local-copy/unrestored.js";
+import { findStateDirectory } from "../../store/open-state-directory.js";
 import { isStoreFailure, openStoreForReading } from "../../store/open.js";
 import type { ReadStore } from "../../store/store.js";
 import type { ReadOptions } from "../../supervisor/run-options.js";
-import { runAddressOf } from "../../supervisor/run/recorded-identity.js";
 import { readOutput } from "../../supervisor/run/output.js";
+import { runAddressOf } from "../../supervisor/run/recorded-identity.js";
 import { outcomeOfRun, outcomeOfTurn } from "../../tasks/outcome.js";
 import { describeAction, type MaintenanceAction, type WorkStatus } from "../../tasks/plan-maintenance.js";
 import { planSweep } from "../../tasks/sweep.js";
-import { openLocalObserver } from "./local-state.js";
-import type { ReadApi, ReadClient } from "./read-api.js";
-import { isOfOtherState, localInstanceIds } from "./resolve-run.js";
+import type { ReadApi, ReadClient } from "./connect.js";
+import { isOfOtherState, localInstanceIds, openLocalObserver } from "./resolve-run.js";
 
 type AcpReadApi = Pick<ReadApi, "acpList" | "acpShow" | "acpHistory" | "acpWatch" | "acpPermissions">;
 
@@ -47,7 +46,7 @@ export function offlineAcpQueries(
     questionOf: async () => null,
     verifyOwnedTree: async () => ({
       verified: false,
-      why: "no gateway is running that could look at its processes",
+      why: "no gateway is running, so its processes were not inspected",
       processes: [],
     }),
   });
@@ -182,7 +181,7 @@ export async function openOfflineReader(home: string): Promise<ReadClient> {
     throw new PeerUnreachable(
       record.runId,
       await findOwningGateway(store, record),
-      "no gateway runs here that could ask it (`holdfast gateway start` starts one)",
+      "no gateway runs here that could forward the request (`holdfast gateway start` starts one)",
       { missing: "here" },
     );
   };

@@ -1,8 +1,7 @@
 import { GatewaySilent } from "../../errors.js";
 import { resolveHome } from "../../home/state-directory.js";
 import { notice } from "../print/stderr.js";
-import { connectForReading, type GatewayConnection } from "./connect.js";
-import type { ReadClient } from "./read-api.js";
+import { connectForReading, type GatewayConnection, type ReadClient } from "./connect.js";
 import { sessionToken } from "./requester.js";
 import { NoGatewayForSession } from "./run-view.js";
 
@@ -14,11 +13,11 @@ export async function openReadClient(): Promise<ReadClient> {
   const running = await connectForReading().catch(gatewaySilentOrThrow);
   if (running instanceof GatewaySilent) {
     if (sessionToken() !== null) throw new NoGatewayForSession(running.message);
-    notice(`${running.message}; this is what the store says`, "yellow");
+    notice(`${running.message}; showing what the store has`, "yellow");
   } else if (running !== null)
     return { client: running.client, [Symbol.asyncDispose]: async () => undefined };
   else if (sessionToken() !== null) throw new NoGatewayForSession();
-  else notice("no gateway is running; this is what the store says", "dim");
+  else notice("no gateway is running; showing what the store has", "dim");
   const { openOfflineReader } = await import("./offline-reader.js");
   return openOfflineReader(resolveHome());
 }
@@ -28,7 +27,7 @@ export async function tryConnectForReading(): Promise<GatewayConnection | null> 
   const running = await connectForReading().catch(gatewaySilentOrThrow);
   if (!(running instanceof GatewaySilent)) return running;
   if (sessionToken() !== null) throw new NoGatewayForSession(running.message);
-  notice(`${running.message}; going on without it`, "yellow");
+  notice(`${running.message}; continuing without it`, "yellow");
   return null;
 }
 

@@ -9,7 +9,7 @@ export function sessionToken(): string | null {
   if (token?.trim() === "")
     throw new BadInput(
       "HOLDFAST_TOKEN",
-      "HOLDFAST_TOKEN is set and empty, and acts for nobody; nothing was done. Without it, this acts as the operator",
+      "HOLDFAST_TOKEN is empty; nothing was done. Unset it to act as the operator",
     );
   return token;
 }

@@ -1,15 +1,40 @@
 import { setTimeout } from "node:timers/promises";
 import type { RunAddress } from "../../anchor/host.js";
+import type { NativeObserver } from "../../anchor/native-observer.js";
 import type { GatewayClient } from "../../api/client.js";
 import { databaseUrl } from "../../config/database-url.js";
 import { defaults } from "../../defaults.js";
 import { BadInput, RunNotFound, StoreAway, StoreUnreadable } from "../../errors.js";
+import { observeMachineIdentity } from "../../home/machine-identity.js";
 import { readStateId } from "../../home/persistent-id.js";
+import { resolveHome, type StateDirectory } from "../../home/state-directory.js";
 import type { RunRecord } from "../../model/run.js";
+import { findStateDirectory } from "../../store/open-state-directory.js";
 import { openStoreForReading } from "../../store/open.js";
 import { NAME_LABEL } from "../options/run-name.js";
-import type { LocalState } from "./local-state.js";
-import type { RunView } from "./session-run-view.js";
+import type { RunView } from "./run-view.js";
+
+/** The state directory and its processes, for operator commands that need neither gateway nor store. */
+export interface LocalState extends AsyncDisposable {
+  readonly directory: StateDirectory;
+  readonly host: NativeObserver;
+}
+
+/** Null: there is no state directory, so nothing was ever run. */
+export async function openLocalState(): Promise<LocalState | null> {
+  const directory = await findStateDirectory(resolveHome());
+  if (directory === null) return null;
+  const host = await openLocalObserver(directory);
+  return { directory, host, [Symbol.asyncDispose]: () => host[Symbol.asyncDispose]() };
+}
+
+export async function openLocalObserver({ home }: StateDirectory): Promise<NativeObserver> {
+  const [{ findAnchorBinary: findAnchor }, { openNativeObserver: observeNatively }] = await Promise.all([
+    import("../../anchor/binary/find.js"),
+    import("../../anchor/native-observer.js"),
+  ]);
+  return observeNatively(home, await observeMachineIdentity(home), findAnchor());
+}
 
 /** Whether the store is a database that other hosts may share. */
 export async function isStoreShared(): Promise<boolean> {

@@ -1,17 +1,120 @@
 import { setTimeout } from "node:timers/promises";
+import type { GatewayClient } from "../../api/client.js";
+import type { ResponseOf } from "../../api/contract.js";
 import { databaseUrl } from "../../config/database-url.js";
 import { defaults } from "../../defaults.js";
-import { GatewayUnreachable, StoreAway } from "../../errors.js";
+import { BadInput, GatewayUnreachable, NotFound, type RunNotFound, StoreAway } from "../../errors.js";
 import { reachGateway } from "../../gateway/locate.js";
 import { resolveHome } from "../../home/state-directory.js";
+import type { HostRecord } from "../../model/gateway.js";
+import type { RunEvent } from "../../model/run-event.js";
+import { OPEN_RUN_STATES, type RunRecord } from "../../model/run.js";
+import {
+  FileRunCopy,
+  listCopiedRuns,
+  localCopyDirectory,
+  matchesRunFilter,
+} from "../../store/local-copy/run-copy.js";
 import { findStateDirectory } from "../../store/open-state-directory.js";
-import { FileRunCopy, listCopiedRuns, localCopyDirectory } from "../../store/local-copy/run-copy.js";
-import * as store from "../../store/open.js";
-import { isStoreFailure } from "../../store/open.js";
+import { isStoreFailure, openStoreForReading } from "../../store/open.js";
+import type { EventFilter } from "../../store/runs/store.js";
+import type { ReadStore } from "../../store/store.js";
+import { sanitizeLine } from "../../text/sanitize.js";
+import { NAME_LABEL } from "../options/run-name.js";
 import { notice } from "../print/stderr.js";
 import { connectForReading } from "./connect.js";
 import { sessionToken } from "./requester.js";
-import type { RunView } from "./session-run-view.js";
+
+/** The reads of runs that commands use. */
+export type RunView = Pick<
+  ReadStore,
+  | "getRun"
+  | "findRuns"
+  | "listRuns"
+  | "listEvents"
+  | "eventsReach"
+  | "listHosts"
+  | "shared"
+  | "now"
+  | typeof Symbol.asyncDispose
+>;
+
+/** The largest page of the API. */
+const PAGE_LIMIT = 1_000;
+
+/** The runs that a session may see, through its gateway: the newest thousand, and any by its id. */
+export function sessionRunView(client: GatewayClient): RunView {
+  const getRun = (runId: string): Promise<RunRecord | null> =>
+    client.getRun({ params: { runId } }).catch((error: unknown) => {
+      if (["RUN_NOT_FOUND", "BAD_INPUT"].includes((error as RunNotFound).code)) return null;
+      throw error;
+    });
+  /** Reads page after page: a page of large records has fewer than `limit`. */
+  const all = async (): Promise<readonly RunRecord[]> => {
+    const runs: RunRecord[] = [];
+    for (let cursor: string | null = null; ;) {
+      const query = { all: "1", hidden: "1", limit: PAGE_LIMIT - runs.length } as const;
+      const page: ResponseOf<"listRuns"> = await client.listRuns({
+        query: cursor === null ? query : { ...query, cursor },
+      });
+      runs.push(...page.runs);
+      cursor = page.next;
+      if (cursor === null || runs.length >= PAGE_LIMIT) return runs;
+    }
+  };
+  return {
+    getRun,
+    findRuns: async (prefix, limit) => {
+      const exact = await getRun(prefix);
+      if (exact !== null) return [exact];
+      return (await all()).filter(({ runId }) => runId.startsWith(prefix)).slice(0, limit);
+    },
+    listRuns: async (filter) =>
+      (await all()).filter((run) => matchesRunFilter(run, filter)).slice(0, filter.limit),
+    listEvents: async (filter) => {
+      const { hostIds } = filter;
+      if (hostIds === undefined) return sessionEvents(client, filter);
+      const there = new Set(
+        (await all()).filter((run) => matchesRunFilter(run, { hostIds })).map(({ runId }) => runId),
+      );
+      return sessionEvents(client, filter, ({ runId }) => there.has(runId));
+    },
+    // The gateway notices a store that was rolled back.
+    eventsReach: async () => null,
+    // A session sees only the hosts of its runs.
+    listHosts: async () =>
+      [...new Set((await all()).map(({ hostId }) => hostId))].map((hostId) => ({
+        hostId,
+        name: "",
+        platform: "",
+        firstSeenAt: 0,
+        lastSeenAt: 0,
+      })),
+    // The gateway judges leases: here none counts as expired.
+    shared: true,
+    now: async () => 0,
+    [Symbol.asyncDispose]: async () => undefined,
+  };
+}
+
+async function sessionEvents(
+  client: GatewayClient,
+  { after = 0, runId, limit = PAGE_LIMIT, newestFirst = false }: EventFilter,
+  wanted: (event: RunEvent) => boolean = () => true,
+): Promise<readonly RunEvent[]> {
+  const found: RunEvent[] = [];
+  for (let from = after; ;) {
+    const page = await client.events({
+      query: { after: from, limit: PAGE_LIMIT, ...(runId === undefined ? {} : { run: runId }) },
+    });
+    found.push(...(page.events as unknown as RunEvent[]).filter(wanted));
+    // Only the newest events are kept in memory.
+    if (newestFirst) found.splice(0, Math.max(0, found.length - limit));
+    if (page.after === from || (!newestFirst && found.length >= limit)) break;
+    from = page.after;
+  }
+  return newestFirst ? found.toReversed() : found.slice(0, limit);
+}
 
 /**
  * The store, read-only; null: nothing was ever recorded, and no database is loaded. For a session, the view that its
@@ -20,11 +123,10 @@ import type { RunView } from "./session-run-view.js";
 export async function openStoreRunView(): Promise<RunView | null> {
   if (sessionToken() === null) {
     const directory = await findStateDirectory(resolveHome());
-    return store.openStoreForReading(directory?.storePath ?? null);
+    return openStoreForReading(directory?.storePath ?? null);
   }
   const running = await connectForReading();
   if (running === null) throw new NoGatewayForSession();
-  const { sessionRunView } = await import("./session-run-view.js");
   return sessionRunView(running.client);
 }
 
@@ -81,7 +183,7 @@ async function storeAwayReport(home: string): Promise<Settled> {
 /** A session needs a gateway, which knows what the session may see. */
 export class NoGatewayForSession extends GatewayUnreachable {
   constructor(why = "no gateway is running") {
-    super(`${why}, and only a gateway can say what this session may see; nothing was done`);
+    super(`${why}, and only a gateway knows what this session may see; nothing was done`);
   }
 }
 
@@ -101,4 +203,72 @@ function localCopyRunView(home: string): RunView {
     now: async () => -1,
     [Symbol.asyncDispose]: async () => undefined,
   };
+}
+
+/** Rejects if an open run has that name. Two runs started at the same moment can both get it. */
+export async function assertNameIsFree(name: string): Promise<void> {
+  await using runs = await openRunView();
+  const [taken] =
+    (await runs.view?.listRuns({ labels: { [NAME_LABEL]: name }, states: OPEN_RUN_STATES, limit: 1 })) ?? [];
+  if (taken !== undefined)
+    throw new BadInput(
+      "name",
+      `the open run ${taken.runId} has the name ${name}; stop it first, or use another name. Nothing was started`,
+    );
+}
+
+/** Characters of a host id that are enough to distinguish hosts. */
+const SHORT_ID_CHARS = 8;
+
+/** The hosts that share this store, with their names. */
+export class KnownHosts {
+  readonly #known: readonly HostRecord[];
+
+  constructor(known: readonly HostRecord[]) {
+    this.#known = known;
+  }
+
+  /** With several hosts, lists show the host of each run. */
+  get hasSeveral(): boolean {
+    return this.#known.length > 1;
+  }
+
+  /** Its name, or the beginning of its id. For JSON, which has the id as well. */
+  nameOf(hostId: string): string {
+    const name = this.#known.find((host) => host.hostId === hostId)?.name ?? "";
+    return sanitizeLine(name) === "" ? hostId.slice(0, SHORT_ID_CHARS) : name;
+  }
+
+  /** Its name for a terminal, with the beginning of its id if two hosts have the same name. */
+  displayName(hostId: string): string {
+    const name = sanitizeLine(this.nameOf(hostId));
+    const alike = this.#known.filter((host) => sanitizeLine(host.name) === name);
+    return alike.length > 1 ? `${name} (${hostId.slice(0, SHORT_ID_CHARS)})` : name;
+  }
+
+  /** The ids of the hosts with that name, or with an id that begins so. Rejects if there is none. */
+  resolve(wanted: string): readonly string[] {
+    // By its name, or by its name as displayed: a name may contain control characters.
+    const named = this.#known.filter(
+      ({ name, hostId }) =>
+        name !== "" && (name === wanted || [sanitizeLine(name), this.displayName(hostId)].includes(wanted)),
+    );
+    const found = named.length > 0 ? named : this.#known.filter(({ hostId }) => hostId.startsWith(wanted));
+    if (wanted !== "" && found.length > 0) return found.map(({ hostId }) => hostId);
+    const known = this.#known.map(({ hostId }) => this.displayName(hostId)).join(", ");
+    throw new NotFound(`host ${sanitizeLine(wanted)}; ${known === "" ? "none is known" : `known: ${known}`}`);
+  }
+}
+
+/** Without a store there are no hosts. */
+export async function readKnownHosts(store: Pick<ReadStore, "listHosts"> | null): Promise<KnownHosts> {
+  return new KnownHosts((await store?.listHosts()) ?? []);
+}
+
+/** The filter for `--host`. */
+export function hostFilter(
+  hosts: KnownHosts,
+  wanted: string | undefined,
+): { readonly hostIds?: readonly string[] } {
+  return wanted === undefined ? {} : { hostIds: hosts.resolve(wanted) };
 }

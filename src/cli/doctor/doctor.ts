@@ -4,7 +4,7 @@ import { readSettings } from "../../config/settings.js";
 import { errorMessage } from "../../home/errno.js";
 import { readableSecrets } from "../../home/readable-secrets.js";
 import { sanitizeLine } from "../../text/sanitize.js";
-import { openLocalState } from "../client/local-state.js";
+import { openLocalState } from "../client/resolve-run.js";
 import { paletteFor } from "../print/palette.js";
 import { print, toJson } from "../print/stdout.js";
 import { processesJson } from "../runs/processes.js";

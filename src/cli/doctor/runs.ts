@@ -13,8 +13,7 @@ import { openStoreForReading } from "../../store/open.js";
 import { listLiveProcesses, type RunProcesses } from "../../supervisor/inspect/live-processes.js";
 import { buildReconcileContext, classifyRecords } from "../../supervisor/reconcile/reconcile.js";
 import { stateDirectoryFilter } from "../../supervisor/retention.js";
-import type { LocalState } from "../client/local-state.js";
-import { isStoreShared } from "../client/resolve-run.js";
+import { isStoreShared, type LocalState } from "../client/resolve-run.js";
 import { CLEANUP_COMMAND, listRunsWithoutState, runWithoutStateText } from "../runs/without-state.js";
 import { bad, type Check, ok, warn } from "./check.js";
 

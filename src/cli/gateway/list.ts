@@ -1,11 +1,11 @@
 import { observeMachineIdentity } from "../../home/machine-identity.js";
 import { resolveHome } from "../../home/state-directory.js";
-import { findStateDirectory } from "../../store/open-state-directory.js";
 import { type GatewayWithStatus, listGatewaysWithStatus } from "../../store/gateways/status.js";
+import { findStateDirectory } from "../../store/open-state-directory.js";
 import { openStoreForReading } from "../../store/open.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { assertOperator } from "../client/connect.js";
-import { type KnownHosts, readKnownHosts } from "../client/known-hosts.js";
+import { type KnownHosts, readKnownHosts } from "../client/run-view.js";
 import { formatDuration } from "../options/units.js";
 import { paletteFor } from "../print/palette.js";
 import { notice } from "../print/stderr.js";

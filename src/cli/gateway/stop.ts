@@ -1,20 +1,20 @@
 import { setTimeout } from "node:timers/promises";
 import { findAnchorBinary } from "../../anchor/binary/find.js";
 import { reapMarkedProcess } from "../../anchor/inspect/by-marker.js";
+import type { ShutdownPolicy, ShutdownSummary } from "../../api/routes/gateway.js";
 import { defaults } from "../../defaults.js";
 import { GatewayUnreachable } from "../../errors.js";
 import {
-  locateGateway,
   describeUnreachable,
   type GatewayLocation,
-  type UnreachableGateway,
+  locateGateway,
   reachGateway,
+  type UnreachableGateway,
 } from "../../gateway/locate.js";
-import type { ShutdownPolicy, ShutdownSummary } from "../../api/routes/gateway.js";
-import { readGatewayId, findLockedInstance, describeWaitingGateway } from "../../gateway/store-wait-file.js";
-import { openLocalState } from "../client/local-state.js";
-import { runsOfInstance } from "../stop/select-runs.js";
-import { stopFoundRun, type DirectStop } from "../stop/stop-coordinator.js";
+import { describeWaitingGateway, findLockedInstance, readGatewayId } from "../../gateway/store-wait-file.js";
+import { openLocalState } from "../client/resolve-run.js";
+import { type DirectStop, stopFoundRun } from "../stop/stop-coordinator.js";
+import { runsOfInstance } from "../stop/targets.js";
 
 export type GatewayStopResult =
   | { readonly kind: "none" }

@@ -6,13 +6,13 @@ import { BadInput, GatewayUnreachable } from "../../errors.js";
 import type { RunRecord } from "../../model/run.js";
 import { bellQuery, openAttachSocket, ringBell } from "../client/attach-socket.js";
 import { connectOrStart, type GatewayConnection } from "../client/connect.js";
+import { resolveRunId } from "../client/resolve-run.js";
 import { runExitCode } from "../print/exit-code.js";
 import { FdWriter } from "../print/fd-writer.js";
 import { pendingRecordText, runStatusText } from "../print/run-status.js";
 import { notice } from "../print/stderr.js";
 import { print } from "../print/stdout.js";
-import { enterRawTerminal } from "../run/terminal.js";
-import { resolveRunId } from "../client/resolve-run.js";
+import { enterRawTerminal } from "../run/stdio.js";
 
 /** `C-]` as in telnet: hardly any program uses it. */
 const DETACH_KEY = 0x1d;
@@ -34,7 +34,7 @@ type AttachEnd =
 /** Connects this terminal to a run. The detach key detaches; the run continues. */
 export async function attachToRun(wanted: string, readOnly: boolean): Promise<number> {
   if (!readOnly && !isatty(0))
-    throw new BadInput("stdin", "attach needs a terminal for its keys; say --read-only to watch");
+    throw new BadInput("stdin", "attach needs a terminal for its keys; use --read-only to watch");
   const connection = await connectOrStart();
   const runId = await resolveRunId(connection, wanted);
   const { io } = await connection.client.getRun({ params: { runId } });
@@ -46,19 +46,19 @@ export async function attachToRun(wanted: string, readOnly: boolean): Promise<nu
     switch (ending.how) {
       case "detached":
         await resetTerminal(connection, runId, "\n");
-        notice(`detached from ${runId}; it goes on`, "dim");
+        notice(`detached from ${runId}; the run continues`, "dim");
         return 0;
       case "broken":
         await resetTerminal(connection, runId, "\n");
         throw new GatewayUnreachable(
-          `the gateway went away; ${runId} stays with its anchor. Attach again when a gateway runs`,
+          `the connection to the gateway was lost; ${runId} continues under its anchor. Attach again when a gateway is running`,
         );
       case "unread":
         throw ending.failure;
       case "ended":
         await resetTerminal(connection, runId);
         if (ending.record === null)
-          throw new GatewayUnreachable(`${runId}: its output has ended, how it ended is not known`);
+          throw new GatewayUnreachable(`${runId}: its output has ended, but its outcome is not known`);
         if (ending.recordPending !== null)
           notice(pendingRecordText(ending.record, ending.recordPending), "yellow");
         else notice(`${runId} has ended: ${runStatusText(ending.record)}`, "dim");

@@ -7,6 +7,9 @@ import {
   type SetExitCode,
 } from "../options/parsers.js";
 import { parseDuration } from "../options/units.js";
+import type { ProcessListRequest } from "../runs/list.js";
+import type { LogsRequest } from "./logs.js";
+import type { PollRequest } from "./poll.js";
 import { stopHelp } from "./top-level-commands.js";
 
 const keysExamples = `
@@ -21,27 +24,13 @@ Examples:
   holdfast process send-keys 4k2m --literal "ls -l"
 `;
 
-interface LogFlags {
+interface LogFlags extends Pick<LogsRequest, "follow" | "raw" | "json"> {
   readonly stream: "stdout" | "stderr";
   readonly lines: number;
   readonly skip?: number;
   readonly offset?: number;
   readonly bytes: number;
-  readonly follow?: true;
-  readonly raw?: true;
-  readonly json?: true;
 }
-
-interface PollFlags {
-  readonly wait: number;
-  readonly stdout: number;
-  readonly stderr: number;
-  readonly raw?: true;
-  readonly json?: true;
-}
-
-/** The longest wait of one poll. */
-const MAX_POLL_MS = 30_000;
 
 export function addProcessCommand(program: Command, setExitCode: SetExitCode): void {
   const process = program
@@ -81,7 +70,7 @@ export function addProcessCommand(program: Command, setExitCode: SetExitCode): v
     .argument("<run>", RUN_ARGUMENT)
     .option("--json", "print the result as JSON")
     .action(async (wanted: string, { json }: { readonly json?: true }) => {
-      const { removeRuns } = await import("./remove.js");
+      const { removeRuns } = await import("../stop/stop-run.js");
       setExitCode(await removeRuns([wanted], { force: true, json: json === true }));
     });
 
@@ -93,7 +82,7 @@ export function addProcessCommand(program: Command, setExitCode: SetExitCode): v
     )
     .option("--json", "print the number of runs as JSON")
     .action(async ({ json }: { readonly json?: true }) => {
-      const { clearRuns } = await import("./remove.js");
+      const { clearRuns } = await import("../stop/stop-run.js");
       setExitCode(await clearRuns(json === true));
     });
 }
@@ -108,11 +97,9 @@ function addReadCommands(process: Command, setExitCode: SetExitCode): void {
     .option("-a, --all", "also list removed runs")
     .option("--limit <n>", "list at most n runs", positiveIntegerUpTo(1_000), 100)
     .option("--json", "print a JSON array of records")
-    .action(async (flags: { all?: true; limit: number; json?: true }) => {
+    .action(async (flags: ProcessListRequest) => {
       const { printVisibleRuns } = await import("../runs/list.js");
-      setExitCode(
-        await printVisibleRuns({ all: flags.all === true, limit: flags.limit, json: flags.json === true }),
-      );
+      setExitCode(await printVisibleRuns(flags));
     });
 
   process
@@ -132,21 +119,12 @@ function addReadCommands(process: Command, setExitCode: SetExitCode): void {
     .option("--json", "print text with offsets, one JSON object per piece")
     .action(async (wanted: string, flags: LogFlags) => {
       const { showLogs } = await import("./logs.js");
-      const { stream, lines, skip, offset, bytes, follow, raw, json } = flags;
+      const { stream, lines, skip, offset, bytes } = flags;
       const page =
         offset === undefined
           ? { lines, ...(skip === undefined ? {} : { skip }) }
           : { offset, maxBytes: bytes };
-      setExitCode(
-        await showLogs({
-          wanted,
-          streams: [stream],
-          page,
-          follow: follow === true,
-          raw: raw === true,
-          json: json === true,
-        }),
-      );
+      setExitCode(await showLogs({ ...flags, wanted, streams: [stream], page }));
     });
 
   process
@@ -165,18 +143,9 @@ function addReadCommands(process: Command, setExitCode: SetExitCode): void {
     .option("--stderr <offset>", "print stderr from this byte on", parseOffset, 0)
     .option("--raw", "print escape sequences unchanged; with --json, add the bytes as base64")
     .option("--json", "print JSON")
-    .action(async (wanted: string, { wait, stdout, stderr, raw, json }: PollFlags) => {
+    .action(async (wanted: string, flags: PollRequest) => {
       const { pollRunCommand } = await import("./poll.js");
-      setExitCode(
-        await pollRunCommand({
-          wanted,
-          waitMs: Math.min(wait, MAX_POLL_MS),
-          stdout,
-          stderr,
-          raw: raw === true,
-          json: json === true,
-        }),
-      );
+      setExitCode(await pollRunCommand(wanted, flags));
     });
 }
 
@@ -193,14 +162,8 @@ function addInputCommands(process: Command, setExitCode: SetExitCode): void {
     .action(async (wanted: string, text: string | undefined, flags: { close?: true; json?: true }) => {
       const { writeStdin } = await import("./input.js");
       const close = flags.close === true;
-      setExitCode(
-        await writeStdin(
-          wanted,
-          close && text === undefined ? "" : (text ?? null),
-          close,
-          flags.json === true,
-        ),
-      );
+      const input = close && text === undefined ? "" : (text ?? null);
+      setExitCode(await writeStdin(wanted, input, close, flags.json === true));
     });
 
   process

@@ -1,25 +1,26 @@
+import { setTimeout } from "node:timers/promises";
 import { RunNotFound, StoreAway } from "../../errors.js";
 import type { RunEvent } from "../../model/run-event.js";
 import { EventCursor, type EventGap } from "../../store/runs/event-cursor.js";
 import type { EventFilter } from "../../store/runs/store.js";
 import type { ReadStore } from "../../store/store.js";
 import { sanitizeLine } from "../../text/sanitize.js";
-import { hostFilter, readKnownHosts } from "../client/known-hosts.js";
 import { resolveRunRecord } from "../client/resolve-run.js";
-import { openStoreRunView } from "../client/run-view.js";
+import { hostFilter, openStoreRunView, readKnownHosts } from "../client/run-view.js";
 import { runEventText } from "../print/run-event.js";
 import { notice } from "../print/stderr.js";
 import { print, printOrThrow, toJson } from "../print/stdout.js";
 
+/** The options of `events`. */
 export interface EventsRequest {
-  readonly run: string | null;
-  readonly host: string | null;
+  readonly run?: string;
+  readonly host?: string;
   readonly after: number;
   readonly limit: number;
-  /** Also events that only say that a run has written something. */
-  readonly heartbeats: boolean;
-  readonly follow: boolean;
-  readonly json: boolean;
+  /** Also output heartbeats. */
+  readonly all?: true;
+  readonly follow?: true;
+  readonly json?: true;
 }
 
 /** How long an event of another process may go unnoticed. */
@@ -28,15 +29,15 @@ const PAGE = 500;
 
 /** Prints events in order. Reads the store; needs no gateway. */
 export async function showEvents(request: EventsRequest): Promise<number> {
-  const { run, host, after, limit, heartbeats, follow, json } = request;
+  const { run, host, after, limit, all: heartbeats = false, follow = false, json = false } = request;
   await using store = await openStoreRunView();
   if (store === null) {
-    if (run !== null) throw new RunNotFound(run);
+    if (run !== undefined) throw new RunNotFound(run);
     return 0;
   }
   const hosts = await readKnownHosts(store);
   const filter = {
-    ...(run === null ? {} : { runId: (await resolveRunRecord(store, run)).runId }),
+    ...(run === undefined ? {} : { runId: (await resolveRunRecord(store, run)).runId }),
     ...hostFilter(hosts, host),
   };
   const hostIdOf = hostIdLookup(store);
@@ -63,7 +64,7 @@ export async function showEvents(request: EventsRequest): Promise<number> {
     if (next.gap !== null) write(json ? toJson(next.gap) : `${gapLine(next.gap)}\n`);
     if (next.events.length > 0) away = false;
     for (const event of next.events) await show(event);
-    if (!next.full) await new Promise((resolve) => setTimeout(resolve, POLL_MS));
+    if (!next.full) await setTimeout(POLL_MS);
   }
   return 0;
 }

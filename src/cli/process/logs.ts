@@ -3,7 +3,7 @@ import { isatty } from "node:tty";
 import type { StreamName } from "../../anchor/host.js";
 import type { RunEvent } from "../../model/run-event.js";
 import { sanitizeText } from "../../text/sanitize.js";
-import type { ReadApi } from "../client/read-api.js";
+import type { ReadApi } from "../client/connect.js";
 import { openReadClient } from "../client/read-client.js";
 import { retryOverRestarts } from "../client/reconnect.js";
 import { resolveRunId } from "../client/resolve-run.js";
@@ -23,9 +23,9 @@ export interface LogsRequest {
   readonly wanted: string;
   readonly streams: readonly StreamName[];
   readonly page: LogSelection;
-  readonly follow: boolean;
-  readonly raw: boolean;
-  readonly json: boolean;
+  readonly follow?: true;
+  readonly raw?: true;
+  readonly json?: true;
 }
 
 /** What one request to the API reads. */
@@ -39,13 +39,22 @@ const TERMINAL_LINES = 200;
 const PAGE_BYTES = 1_048_576;
 const POLL_MS = 100;
 
-/** A terminal gets the last lines; a pipe or a file gets everything. */
-export function defaultSelection(): LogSelection {
-  return isatty(1) ? { lines: TERMINAL_LINES } : { offset: 0 };
+/** The options of `logs`. */
+export interface LogsFlags extends Pick<LogsRequest, "follow" | "raw" | "json"> {
+  readonly lines?: number | "all";
+  readonly since?: number;
+  readonly stream?: StreamName;
+}
+
+/** Without an option, a terminal gets the last lines; a pipe or a file gets everything. */
+export function selectLogs({ since, lines = isatty(1) ? TERMINAL_LINES : "all" }: LogsFlags): LogSelection {
+  if (since !== undefined) return { since };
+  return lines === "all" ? { offset: 0 } : { lines };
 }
 
 /** Prints a selection of a run's output and, with `follow`, what comes until the run has ended. */
-export async function showLogs({ wanted, streams, page, follow, raw, json }: LogsRequest): Promise<number> {
+export async function showLogs(request: LogsRequest): Promise<number> {
+  const { wanted, streams, page, follow = false, raw = false, json = false } = request;
   await using reader = await openReadClient();
   const { client } = reader;
   const runId = await resolveRunId(reader, wanted);

@@ -1,4 +1,4 @@
-import { type Command, Option } from "commander";
+import { type Command, InvalidArgumentError, Option } from "commander";
 import {
   asOptionParser,
   collectPairs,
@@ -9,14 +9,9 @@ import {
   type SetExitCode,
 } from "../options/parsers.js";
 import { parseDuration, parseTime } from "../options/units.js";
-
-interface PsFlags {
-  readonly label?: Record<string, string>;
-  readonly host?: string;
-  readonly all?: true;
-  readonly watch?: true;
-  readonly json?: true;
-}
+import type { PsRequest } from "../runs/ps.js";
+import type { EventsRequest } from "./events.js";
+import type { LogsFlags } from "./logs.js";
 
 export function addPsCommand(program: Command, setExitCode: SetExitCode): void {
   program
@@ -30,17 +25,9 @@ export function addPsCommand(program: Command, setExitCode: SetExitCode): void {
     .option("--host <host>", "only runs of this host: its name, or the beginning of its id")
     .option("-w, --watch", "refresh every two seconds")
     .option("--json", "print a JSON array of runs; with --watch, one array per line")
-    .action(async (flags: PsFlags) => {
+    .action(async (flags: PsRequest) => {
       const { showPs } = await import("../runs/ps.js");
-      setExitCode(
-        await showPs({
-          labels: flags.label ?? {},
-          host: flags.host ?? null,
-          all: flags.all === true,
-          watch: flags.watch === true,
-          json: flags.json === true,
-        }),
-      );
+      setExitCode(await showPs(flags));
     });
 }
 
@@ -78,7 +65,7 @@ export function addWaitCommand(program: Command, setExitCode: SetExitCode): void
     .option("--json", "print the record of each run, one JSON object per line")
     .addHelpText("after", waitHelp)
     .action(async (runs: readonly string[], { json }: { readonly json?: true }) => {
-      const { waitForRuns } = await import("./wait.js");
+      const { waitForRuns } = await import("./poll.js");
       setExitCode(await waitForRuns(runs, json === true));
     });
 }
@@ -137,7 +124,7 @@ export function addRemoveCommand(program: Command, setExitCode: SetExitCode): vo
       "\nExit status: 0 removed, 1 no such run, or it is still open, 3 processes are left.\n",
     )
     .action(async (runs: readonly string[], flags: { readonly force?: true; readonly json?: true }) => {
-      const { removeRuns } = await import("./remove.js");
+      const { removeRuns } = await import("../stop/stop-run.js");
       setExitCode(await removeRuns(runs, { force: flags.force === true, json: flags.json === true }));
     });
 }
@@ -204,49 +191,11 @@ export function addLogsCommand(program: Command, setExitCode: SetExitCode): void
     .option("--raw", "print escape sequences unchanged")
     .option("--json", "print text with offsets, one JSON object per line")
     .addHelpText("after", logsHelp)
-    .action(
-      async (
-        wanted: string,
-        flags: {
-          follow?: true;
-          lines?: number | "all";
-          since?: number;
-          stream?: "stdout" | "stderr";
-          raw?: true;
-          json?: true;
-        },
-      ) => {
-        const { defaultSelection, showLogs } = await import("./logs.js");
-        const page =
-          flags.since !== undefined
-            ? { since: flags.since }
-            : flags.lines === undefined
-              ? defaultSelection()
-              : flags.lines === "all"
-                ? { offset: 0 }
-                : { lines: flags.lines };
-        setExitCode(
-          await showLogs({
-            wanted,
-            streams: flags.stream === undefined ? ["stdout", "stderr"] : [flags.stream],
-            page,
-            follow: flags.follow === true,
-            raw: flags.raw === true,
-            json: flags.json === true,
-          }),
-        );
-      },
-    );
-}
-
-interface EventsFlags {
-  readonly follow?: true;
-  readonly run?: string;
-  readonly host?: string;
-  readonly after: number;
-  readonly limit: number;
-  readonly all?: true;
-  readonly json?: true;
+    .action(async (wanted: string, flags: LogsFlags) => {
+      const { selectLogs, showLogs } = await import("./logs.js");
+      const streams = flags.stream === undefined ? (["stdout", "stderr"] as const) : [flags.stream];
+      setExitCode(await showLogs({ ...flags, wanted, streams, page: selectLogs(flags) }));
+    });
 }
 
 export function addEventsCommand(program: Command, setExitCode: SetExitCode): void {
@@ -261,18 +210,43 @@ export function addEventsCommand(program: Command, setExitCode: SetExitCode): vo
     .option("--after <seq>", "only events after this number", parseOffset, 0)
     .option("--limit <n>", "print at most the newest n events", parsePositiveInteger, 100)
     .option("--json", "print one JSON object per line")
-    .action(async (flags: EventsFlags) => {
+    .action(async (flags: EventsRequest) => {
       const { showEvents } = await import("./events.js");
-      setExitCode(
-        await showEvents({
-          run: flags.run ?? null,
-          host: flags.host ?? null,
-          after: flags.after,
-          limit: flags.limit,
-          heartbeats: flags.all === true,
-          follow: flags.follow === true,
-          json: flags.json === true,
-        }),
-      );
+      setExitCode(await showEvents(flags));
     });
+}
+
+const whoExamples = `
+Ancestry, cgroup and identity are proof; an environment marker alone is only a claim.
+
+With --host of another host, only records are searched: they have the pids of the
+leader and of the anchor of each run, which cannot be verified from here.
+
+Exit status: 0 found, 1 the process belongs to no run, 5 the store cannot be read.
+
+Examples:
+  holdfast who 4711
+  holdfast who 4711 --host build-7
+  holdfast who $(pgrep -n chrome) --json | jq .runId
+`;
+
+export function addWhoCommand(program: Command, setExitCode: SetExitCode): void {
+  program
+    .command("who")
+    .summary("find the run that a process belongs to, with proof")
+    .description("Find the run that a process belongs to, its owner, and the proof. Read-only.")
+    .argument("<pid>", "a process id", parsePid)
+    .option("--host <host>", "the host of the process: its name, or the beginning of its id")
+    .option("--json", "print JSON")
+    .addHelpText("after", whoExamples)
+    .action(async (pid: number, { host, json }: { readonly host?: string; readonly json?: true }) => {
+      const { showProcessOwner } = await import("../runs/who.js");
+      setExitCode(await showProcessOwner(pid, host ?? null, json === true));
+    });
+}
+
+function parsePid(text: string): number {
+  const number = /^\d{1,10}$/.test(text) ? Number(text) : 0;
+  if (number < 1 || number > 2 ** 31 - 1) throw new InvalidArgumentError("Write a process id.");
+  return number;
 }

@@ -12,9 +12,9 @@ import {
   type NotifyFlags,
   targetlessNotifyOption,
 } from "../client/notify-options.js";
-import { NAME_LABEL, parseRunName } from "../options/run-name.js";
 import { parseCount, validateLimit } from "../options/limits.js";
 import { asOptionParser, collectPairs, collectValues, type SetExitCode } from "../options/parsers.js";
+import { NAME_LABEL, parseRunName } from "../options/run-name.js";
 import { formatDuration, formatSize, parseDuration, parseSize } from "../options/units.js";
 import { exitCodes } from "../print/exit-code.js";
 import { firstError, reportError } from "../print/stderr.js";
@@ -193,14 +193,14 @@ async function startRun(argv: string[], flags: RunFlags): Promise<number> {
   const { checkVariables } = await import("../../supervisor/spawn/environment.js");
   // Before a gateway is started for a request that it would refuse.
   checkVariables(options.env ?? {}, flags.allowEnv);
-  if (flags.name !== undefined) await (await import("../client/run-name.js")).assertNameIsFree(flags.name);
+  if (flags.name !== undefined) await (await import("../client/run-view.js")).assertNameIsFree(flags.name);
   if (flags.service === true) {
-    const { runService } = await import("./detach.js");
+    const { runService } = await import("./exec.js");
     const { port = null, readyTimeout: readyTimeoutMs = defaults.readyTimeoutMs } = flags;
     return runService({ input, options, port, readyTimeoutMs, json });
   }
   if (flags.detach === true) {
-    const { runDetached } = await import("./detach.js");
+    const { runDetached } = await import("./exec.js");
     return runDetached(input, options, notifyBody(flags), json);
   }
   const { runInForeground, isInProcessRequested } = await import("./foreground.js");
@@ -211,7 +211,7 @@ async function startRun(argv: string[], flags: RunFlags): Promise<number> {
 async function wantsPty({ pty, detach, service, json, merge }: RunFlags): Promise<boolean> {
   if (pty !== undefined) return pty;
   if (detach === true || service === true || json === true || merge === true || !isatty(0)) return false;
-  const { isForegroundProcess, isSameTerminal } = await import("./terminal.js");
+  const { isForegroundProcess, isSameTerminal } = await import("./stdio.js");
   return isSameTerminal() && isForegroundProcess();
 }
 

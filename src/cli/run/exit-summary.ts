@@ -42,7 +42,7 @@ function reasonText({ exit, deadlines }: RunRecord): string | null {
     case "owner-lost":
       return `cancelled${exit.actor === "" ? "" : ` by ${exit.actor}`}`;
     case "lost":
-      return `the run was lost: ${exit.detail ?? "nobody saw how it ended"}`;
+      return `the run was lost: ${exit.detail ?? "its end was not observed"}`;
   }
 }
 
@@ -75,7 +75,7 @@ function residueName({ command, pid, kind }: Residue): string {
 }
 
 function unprovenText({ emptiness }: RunRecord): string | null {
-  return emptiness === "unproven" ? "that nothing is left could not be proven" : null;
+  return emptiness === "unproven" ? "it is not proven that no process is left" : null;
 }
 
 function durationText(ms: number | null): string {
@@ -126,14 +126,14 @@ function summarizeLostOutput({ readerGone, message }: WriteFailed, record: RunRe
 
 function leftRunText({ record, state, survivors, interrupt }: RunEndState): string {
   const { runId, service } = record;
-  if (service !== null) return `run ${runId} is a service now, and goes on`;
+  if (service !== null) return `run ${runId} is a service now, and continues`;
   if (state === "exited") return `run ${runId} is gone; the next gateway records its end`;
   if (survivors.length === 0) {
     const told = state === "exiting" || record.state === "exiting";
     // Unreachable: no gateway owns the run, so its anchor ends it.
-    if (told || interrupt === null) return `left run ${runId} to its anchor, which goes on terminating it`;
-    return `left run ${runId}, which may go on: neither its gateway nor its anchor has answered. \`holdfast runs cancel ${runId}\` tries again`;
+    if (told || interrupt === null) return `left run ${runId} to its anchor, which continues to terminate it`;
+    return `left run ${runId}, which may continue: neither its gateway nor its anchor answered. \`holdfast runs stop ${runId}\` tries again`;
   }
   const named = survivors.map(describeSurvivor).join(", ");
-  return `could not kill ${named}; the anchor of run ${runId} stays and goes on trying`;
+  return `could not kill ${named}; the anchor of run ${runId} stays and keeps trying`;
 }

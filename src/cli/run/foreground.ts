@@ -13,10 +13,10 @@ import { pendingRecordText } from "../print/run-status.js";
 import { formatNotice } from "../print/stderr.js";
 import { toJson } from "../print/stdout.js";
 import { summarizeExit } from "./exit-summary.js";
-import type { ForegroundRun, ForegroundRunner } from "./foreground-runner.js";
-import { forwardOutput, forwardStdin } from "./forward-stdio.js";
+import type { ForegroundRunner } from "./foreground-runner.js";
+import type { ForegroundRun } from "./stdio.js";
 import { dieBySignal, interruptExitCode, RunInterrupts } from "./interrupts.js";
-import { currentTerminalSize, enterRawTerminal } from "./terminal.js";
+import { currentTerminalSize, enterRawTerminal, forwardOutput, forwardStdin } from "./stdio.js";
 
 export interface ForegroundRequest {
   readonly input: CommandInput;
@@ -127,7 +127,7 @@ async function writeResult(
     return 0;
   } catch (error) {
     const { readerGone, message } = error as WriteFailed;
-    if (!readerGone) notice(`${message}; the record of ${record.runId} is not there`);
+    if (!readerGone) notice(`${message}; the record of ${record.runId} was not written`);
     return readerGone ? exitCodes.readerGone : exitCodes.failure;
   }
 }
@@ -140,8 +140,8 @@ async function openRunner(
   notice: (message: string) => void,
 ): Promise<ForegroundRunner> {
   if (view !== undefined) return view.open(notice);
-  if (inProcess) return (await import("./in-process-runner.js")).openInProcessRunner(actor, onProblem);
-  return (await import("./gateway-runner.js")).openGatewayRunner(notice);
+  if (inProcess) return (await import("./foreground-runner.js")).openInProcessRunner(actor, onProblem);
+  return (await import("./foreground-runner.js")).openGatewayRunner(notice);
 }
 
 async function spawnRun(

@@ -1,10 +1,21 @@
 import { constants } from "node:os";
 import { deferred } from "../../async/deferred.js";
 import { exitCodes } from "../print/exit-code.js";
-import type { ForegroundRun } from "./foreground-runner.js";
+import type { ForegroundRun } from "./stdio.js";
 
 const INTERRUPT_SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
 export type InterruptSignal = (typeof INTERRUPT_SIGNALS)[number];
+
+/** Until it is disposed, these signals call the listener instead of ending this process. */
+export function onInterruptSignals(listener: (signal: InterruptSignal) => void): Disposable {
+  const onSignal = listener as NodeJS.SignalsListener;
+  for (const signal of INTERRUPT_SIGNALS) process.on(signal, onSignal);
+  return {
+    [Symbol.dispose]() {
+      for (const signal of INTERRUPT_SIGNALS) process.off(signal, onSignal);
+    },
+  };
+}
 
 /**
  * The first Ctrl-C stops the run, the second kills it, the third leaves it to its anchor. TERM and HUP count the same.
@@ -14,36 +25,21 @@ export type InterruptSignal = (typeof INTERRUPT_SIGNALS)[number];
 export class RunInterrupts implements Disposable {
   readonly #actor: string;
   readonly #notice: (message: string) => void;
-  readonly #listeners = new Map<InterruptSignal, () => void>();
+  readonly #signals = onInterruptSignals((signal) => this.#receive(signal));
   readonly #firstInterrupt = deferred<void>();
   readonly #leaveRequested = deferred<void>();
   #run: ForegroundRun | null = null;
   #count = 0;
-  #firstSignal: InterruptSignal | null = null;
+  /** The first signal, which decides the exit code; null: none. */
+  firstSignal: InterruptSignal | null = null;
+  /** Resolves at the first interrupt. */
+  readonly firstInterrupt = this.#firstInterrupt.promise;
+  /** Resolves when the user wants to leave. */
+  readonly leaveRequested = this.#leaveRequested.promise;
 
   constructor(actor: string, notice: (message: string) => void) {
     this.#actor = actor;
     this.#notice = notice;
-    for (const signal of INTERRUPT_SIGNALS) {
-      const listener = (): void => this.#receive(signal);
-      this.#listeners.set(signal, listener);
-      process.on(signal, listener);
-    }
-  }
-
-  /** The first signal, which decides the exit code; null: none. */
-  get firstSignal(): InterruptSignal | null {
-    return this.#firstSignal;
-  }
-
-  /** Resolves at the first interrupt. */
-  get firstInterrupt(): Promise<void> {
-    return this.#firstInterrupt.promise;
-  }
-
-  /** Resolves when the user wants to leave. */
-  get leaveRequested(): Promise<void> {
-    return this.#leaveRequested.promise;
   }
 
   attach(run: ForegroundRun): void {
@@ -52,7 +48,7 @@ export class RunInterrupts implements Disposable {
   }
 
   #receive(signal: InterruptSignal): void {
-    this.#firstSignal ??= signal;
+    this.firstSignal ??= signal;
     this.#count += 1;
     this.#firstInterrupt.resolve();
     if (this.#run !== null && this.#run.service !== null) return this.#leaveRequested.resolve();
@@ -70,7 +66,7 @@ export class RunInterrupts implements Disposable {
   }
 
   [Symbol.dispose](): void {
-    for (const [signal, listener] of this.#listeners) process.off(signal, listener);
+    this.#signals[Symbol.dispose]();
   }
 }
 
@@ -82,32 +78,26 @@ export function interruptExitCode(signal: InterruptSignal): number {
 /** Ends this process as if the signal were not handled. */
 export function dieBySignal(signal: InterruptSignal): void {
   process.removeAllListeners(signal);
-  // oxlint-disable-next-line no-restricted-properties -- this is ourselves, and nobody else
+  // oxlint-disable-next-line no-restricted-properties -- the only target is this process
   process.kill(process.pid, signal);
 }
 
-const TURN_SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
-
 /** The first Ctrl-C cancels the turn and waits for its end, the second leaves. TERM and HUP count the same. */
 export class TurnInterrupts implements Disposable {
+  readonly #signals = onInterruptSignals((signal) => this.receive(signal));
   readonly #leaveRequested = deferred<void>();
-  readonly #listeners = TURN_SIGNALS.map((signal) => [signal, (): void => this.receive(signal)] as const);
   #first: InterruptSignal | null = null;
   #onFirst: () => void;
+  /** Resolves when the user wants to leave. */
+  readonly leaveRequested = this.#leaveRequested.promise;
 
   constructor(act: () => void) {
     this.#onFirst = act;
-    for (const [signal, listener] of this.#listeners) process.on(signal, listener);
   }
 
   /** The exit code for the first signal; null: there was none. */
   get exitCode(): number | null {
     return this.#first === null ? null : interruptExitCode(this.#first);
-  }
-
-  /** Resolves when the user wants to leave. */
-  get leaveRequested(): Promise<void> {
-    return this.#leaveRequested.promise;
   }
 
   /** Sets the action of the first interrupt; called at once if the interrupt has come. */
@@ -123,6 +113,6 @@ export class TurnInterrupts implements Disposable {
   }
 
   [Symbol.dispose](): void {
-    for (const [signal, listener] of this.#listeners) process.off(signal, listener);
+    this.#signals[Symbol.dispose]();
   }
 }

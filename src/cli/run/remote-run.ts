@@ -1,7 +1,6 @@
 import { setTimeout } from "node:timers/promises";
 import type { WebSocket } from "ws";
 import type { TerminalSize } from "../../anchor/host.js";
-import type { Survivor } from "../../model/process.js";
 import {
   type AttachClientMessage,
   type AttachServerMessage,
@@ -12,15 +11,15 @@ import {
 } from "../../api/attach-frames.js";
 import { deferred } from "../../async/deferred.js";
 import { GatewayUnreachable, HoldfastError } from "../../errors.js";
+import type { Survivor } from "../../model/process.js";
 import type { RunStateName, ServiceFacts } from "../../model/run.js";
 import type { OutputChunk, RunEnding } from "../../supervisor/api.js";
 import type { CancelOptions, FollowOptions } from "../../supervisor/run-options.js";
 import { bellQuery, openAttachSocket, ringBell } from "../client/attach-socket.js";
 import type { GatewayConnection } from "../client/connect.js";
 import type { StopOutcome } from "../stop/stop-run.js";
-import type { ForegroundRun } from "./foreground-runner.js";
-import { OutputBuffer } from "./output-buffer.js";
-import { StdinBuffer } from "./stdin-buffer.js";
+import type { ForegroundRun } from "./stdio.js";
+import { OutputBuffer, StdinBuffer } from "./stdio-buffers.js";
 
 export interface RemoteRunOptions {
   readonly runId: string;
@@ -191,7 +190,7 @@ export class RemoteRun implements ForegroundRun {
     if (code === POLICY_VIOLATION)
       throw new HoldfastError(
         "UNAUTHORIZED",
-        `run ${this.runId} may not be seen any more; it is left to the gateway`,
+        `run ${this.runId} is no longer visible to this session; it continues under its gateway`,
       );
     return code;
   }

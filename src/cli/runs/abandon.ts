@@ -4,9 +4,8 @@ import { NothingToAbandon, RunNotFound } from "../../errors.js";
 import { newRequestId } from "../../model/ids.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { assertOperator } from "../client/connect.js";
-import { openLocalState } from "../client/local-state.js";
 import { cliActor } from "../client/requester.js";
-import { isOwnedElsewhere, resolveRun } from "../client/resolve-run.js";
+import { isOwnedElsewhere, openLocalState, resolveRun } from "../client/resolve-run.js";
 import { exitCodes } from "../print/exit-code.js";
 import { notice } from "../print/stderr.js";
 import { print, toJson } from "../print/stdout.js";
@@ -22,7 +21,7 @@ export async function abandonRun(wanted: string, yes: boolean, json: boolean): P
   if (await isOwnedElsewhere(localState, found))
     throw new NothingToAbandon(
       runId,
-      "it is of another host or state directory: abandon it there, or, if that will not come back, `holdfast runs forget`",
+      "it belongs to another host or state directory: abandon it there, or use `holdfast runs forget` if that will not come back",
     );
   const link = address === null ? null : await localState.host.attach(address, 0);
   if (link === null || address === null)
@@ -32,8 +31,8 @@ export async function abandonRun(wanted: string, yes: boolean, json: boolean): P
     );
   try {
     if (link.welcome.phase !== "exiting")
-      throw new NothingToAbandon(runId, "it has not been stopped; `holdfast runs cancel` stops it");
-    if (!(await confirm(`Give up on what is left of ${runId}? It will be recorded as lost.`, yes))) {
+      throw new NothingToAbandon(runId, "it has not been stopped; `holdfast runs stop` stops it");
+    if (!(await confirm(`Abandon ${runId}? Its processes stay, and its record ends as lost.`, yes))) {
       notice("nothing was changed", "dim");
       return exitCodes.incomplete;
     }
@@ -48,7 +47,7 @@ export async function abandonRun(wanted: string, yes: boolean, json: boolean): P
     if (exit === null)
       throw new NothingToAbandon(
         runId,
-        "its anchor left without a word; `holdfast runs cleanup` looks what is left",
+        "its anchor ended without an answer; `holdfast runs cleanup` shows what is left",
       );
     // They may have ended before: then the run ended normally.
     const abandoned = exit.emptiness === "unproven";

@@ -15,8 +15,7 @@ import {
   classifyRecords,
 } from "../../supervisor/reconcile/reconcile.js";
 import { cgroupOf, runAddressOf } from "../../supervisor/run/recorded-identity.js";
-import type { LocalState } from "../client/local-state.js";
-import { isOfOtherState } from "../client/resolve-run.js";
+import { isOfOtherState, type LocalState } from "../client/resolve-run.js";
 
 /** An open run with the evidence that its processes belong to it. */
 export interface RunEvidence extends Omit<Classified, "evidence"> {
@@ -54,7 +53,7 @@ export async function gatherRunEvidence(
       const answers = await anchorAnswers(localState, record);
       const ownerAlive = around.instances.get(record.ownerInstanceId)?.alive ?? null;
       const leaseMs = Math.max(0, record.leaseExpiresAt - around.now);
-      const processes = live.get(record.runId) ?? notInspected("it was not looked at");
+      const processes = live.get(record.runId) ?? notInspected("it was not inspected");
       const evidence = evidenceText(each, answers, processes);
       return { ...each, answers, elsewhere, ownerAlive, leaseMs, processes, evidence };
     }),
@@ -78,8 +77,7 @@ function evidenceText(
   const facts: string[] = [];
   if (answers) facts.push("its anchor answers to the key in its run directory");
   if (live.anchor?.matches === true && anchor !== null) facts.push(`anchor ${identityText(anchor)} is alive`);
-  if (live.root?.matches === true && root !== null)
-    facts.push(`first process ${identityText(root)} is alive`);
+  if (live.root?.matches === true && root !== null) facts.push(`leader ${identityText(root)} is alive`);
   const cgroup = cgroupOf(record);
   const orphaned = live.anchor?.matches !== true && live.root?.matches !== true && live.processes.length > 0;
   if ((sight?.boundary === "populated" || orphaned) && cgroup !== null)

@@ -9,29 +9,29 @@ import {
   type RunProcesses,
 } from "../../supervisor/inspect/live-processes.js";
 import { NEVER_OWNED } from "../../supervisor/reconcile/decide.js";
+import { runAddressOf } from "../../supervisor/run/recorded-identity.js";
 import { sanitizeLine } from "../../text/sanitize.js";
-import type { LocalState } from "../client/local-state.js";
-import { type FoundRun, resolveRunRecord, toRunIdPrefix } from "../client/resolve-run.js";
+import { type FoundRun, type LocalState, resolveRunRecord, toRunIdPrefix } from "../client/resolve-run.js";
 import { formatDuration } from "../options/units.js";
 import { paletteFor } from "../print/palette.js";
 import { runStatusText } from "../print/run-status.js";
 import { notice } from "../print/stderr.js";
-import { type SelectedRun, selectRuns } from "../stop/select-runs.js";
+import { type SelectedRun, selectRuns } from "../stop/targets.js";
 import { gatherRunEvidence, type RunEvidence } from "./cleanup-evidence.js";
 import { processesJson } from "./processes.js";
-import { runAddressOf } from "../../supervisor/run/recorded-identity.js";
 
+/** The options of `runs cleanup`. */
 export interface CleanupRequest {
-  readonly run: string | null;
-  readonly session: string | null;
-  readonly agent: string | null;
-  readonly labels: Readonly<Record<string, string>>;
-  readonly allOrphans: boolean;
+  readonly run?: string;
+  readonly session?: string;
+  readonly agent?: string;
+  readonly label?: Readonly<Record<string, string>>;
+  readonly allOrphans?: true;
   /** With `allOrphans`: also services, which run without a gateway by design. */
-  readonly includeServices: boolean;
-  readonly dryRun: boolean;
-  readonly yes: boolean;
-  readonly json: boolean;
+  readonly includeServices?: true;
+  readonly dryRun?: true;
+  readonly yes?: true;
+  readonly json?: true;
 }
 
 /** The action of `--yes` for a run. */
@@ -68,7 +68,7 @@ export async function selectItems(
   localState: LocalState,
   request: CleanupRequest,
 ): Promise<readonly CleanupItem[]> {
-  const { run, session, agent, labels, allOrphans } = request;
+  const { run, session, agent, label = {}, allOrphans } = request;
   let unread: Error | null = null;
   let surveyed: readonly RunEvidence[] = [];
   try {
@@ -84,13 +84,13 @@ export async function selectItems(
       "yellow",
     );
   const known = new Set(surveyed.map(({ record }) => record.runId));
-  const { runs } = await selectRuns(
+  const runs = await selectRuns(
     localState,
     (scope, runId) =>
-      (run === null || runId.startsWith(toRunIdPrefix(run))) &&
-      (session === null || scope.sessionKey === session) &&
-      (agent === null || scope.agentId === agent) &&
-      Object.entries(labels).every(([key, value]) => scope.labels[key] === value),
+      (run === undefined || runId.startsWith(toRunIdPrefix(run))) &&
+      (session === undefined || scope.sessionKey === session) &&
+      (agent === undefined || scope.agentId === agent) &&
+      Object.entries(label).every(([key, value]) => scope.labels[key] === value),
     unread,
   );
   const unrecorded = runs.filter(
@@ -98,7 +98,7 @@ export async function selectItems(
       each.record === null &&
       !each.ended &&
       !known.has(each.runId) &&
-      (!allOrphans || each.ownerAlive === false),
+      (allOrphans !== true || each.ownerAlive === false),
   );
   const traced = await Promise.all(unrecorded.map((found) => toTracedRun(localState, found)));
   const live = await listLiveProcesses(localState.host, traced);
@@ -119,7 +119,7 @@ async function directoryPlan(
   { address, scope }: SelectedRun,
   { allOrphans, includeServices }: CleanupRequest,
 ): Promise<CleanupPlan> {
-  if (!allOrphans || includeServices) return "stop";
+  if (allOrphans !== true || includeServices === true) return "stop";
   if (scope.kind === "service") return "keep-service";
   const observer =
     address === null ? null : await host.attach(address, 0, defaults.anchorAnswerMs).catch(() => null);
@@ -151,7 +151,7 @@ function directoryItem(found: SelectedRun, live: RunProcesses, plan: CleanupPlan
     surveyed: null,
     lines: [
       `${bold(runId)}  known from its directory only  ${sanitizeLine(command)}`,
-      `  ${dim(ownerAlive === true ? "its owner lives" : "its owner is gone")}`,
+      `  ${dim(ownerAlive === true ? "its owner is alive" : "its owner is gone")}`,
       ...processLines(live),
       `  would: ${PLAN_TEXT[plan]}`,
     ],
@@ -162,16 +162,16 @@ function directoryItem(found: SelectedRun, live: RunProcesses, plan: CleanupPlan
 async function recordedLeftovers(
   localState: LocalState,
   store: ReadStore,
-  { run, session, agent, labels, allOrphans }: CleanupRequest,
+  { run, session, agent, label = {}, allOrphans }: CleanupRequest,
 ): Promise<readonly RunEvidence[]> {
-  const runId = run === null ? null : (await resolveRunRecord(store, run)).runId;
+  const runId = run === undefined ? null : (await resolveRunRecord(store, run)).runId;
   const filter = {
-    labels,
-    ...(session === null ? {} : { sessionKey: session }),
-    ...(agent === null ? {} : { agentId: agent }),
+    labels: label,
+    ...(session === undefined ? {} : { sessionKey: session }),
+    ...(agent === undefined ? {} : { agentId: agent }),
   };
   const all = await gatherRunEvidence(localState, store, filter, runId);
-  return allOrphans ? all.filter(isOrphan) : all;
+  return allOrphans === true ? all.filter(isOrphan) : all;
 }
 
 /** It has no owner: its lease can be acquired, now or when it has expired. */
@@ -184,7 +184,8 @@ function planOf(each: RunEvidence, { allOrphans, includeServices }: CleanupReque
   const { record, answers, elsewhere, decision, processes } = each;
   if (elsewhere) return "hand-over";
   const lives = answers || processes.anchor?.matches === true || processes.processes.length > 0;
-  if (lives && allOrphans && record.kind === "service" && !includeServices) return "keep-service";
+  if (lives && allOrphans === true && record.kind === "service" && includeServices !== true)
+    return "keep-service";
   if (lives && record.imported === null) return "stop";
   switch (decision.action) {
     case "leave":
@@ -221,7 +222,7 @@ function recordedItem(each: RunEvidence, request: CleanupRequest): CleanupItem {
 function recordedLines(each: RunEvidence, plan: CleanupPlan): string[] {
   const { record, evidence, processes: live } = each;
   const { bold, dim } = paletteFor(1);
-  const owner = record.ownerInstanceId === NEVER_OWNED ? "nobody (imported)" : record.ownerInstanceId;
+  const owner = record.ownerInstanceId === NEVER_OWNED ? "none (imported)" : record.ownerInstanceId;
   return [
     `${bold(record.runId)}  ${runStatusText(record)}  ${sanitizeLine(record.command)}`,
     `  ${dim(`owner ${owner}: ${reasonText(each)}`)}`,
@@ -231,7 +232,7 @@ function recordedLines(each: RunEvidence, plan: CleanupPlan): string[] {
             ? "  no live process of it is verified"
             : `  unknown: ${sanitizeLine(live.unknown)}`,
         ]
-      : evidence.map((fact) => `  ours: ${sanitizeLine(fact)}`)),
+      : evidence.map((fact) => `  evidence: ${sanitizeLine(fact)}`)),
     ...processLines(live),
     `  would: ${PLAN_TEXT[plan]}`,
   ];
@@ -244,7 +245,7 @@ function processLines({ processes, claims }: RunProcesses): string[] {
     ),
     ...claims.map(
       ({ identity: { pid }, command }) =>
-        `  process ${pid} ${sanitizeLine(command)} carries its marker, is not verified, and is left alone`,
+        `  process ${pid} ${sanitizeLine(command)} has its marker, is not verified, and is left alone`,
     ),
   ];
 }
@@ -257,13 +258,12 @@ export function reasonText({ decision, ownerAlive, leaseMs }: RunEvidence): stri
 
 export const PLAN_TEXT: Readonly<Record<CleanupPlan, string>> = {
   stop: "stop it, then end its record",
-  "hand-over": "hand it to the gateway that has it, to be stopped there",
-  "keep-service": "keep it: a service lives without a gateway by design; --include-services ends it",
-  "keep-unknown":
-    "keep it: it may be a service, neither its directory nor its anchor says; --include-services ends it",
+  "hand-over": "hand the stop over to the gateway that owns it",
+  "keep-service": "keep it: a service runs without a gateway by design; --include-services ends it",
+  "keep-unknown": "keep it: it may be a service; --include-services ends it",
   leave: "leave it alone",
   sweep: "end the verified processes, then its record",
-  finalize: "end its record as its exit file says",
+  finalize: "end its record with the outcome in its exit file",
   "spawn-error": "end its record: it never ran",
-  lose: "end its record as lost; nobody is signalled",
+  lose: "end its record as lost; no process is signalled",
 };

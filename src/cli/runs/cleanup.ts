@@ -6,8 +6,8 @@ import type { Run, Supervisor } from "../../supervisor/api.js";
 import { openSupervisor } from "../../supervisor/open.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { assertOperator } from "../client/connect.js";
-import { openLocalState } from "../client/local-state.js";
 import { cliActor } from "../client/requester.js";
+import { openLocalState } from "../client/resolve-run.js";
 import { exitCodes } from "../print/exit-code.js";
 import { runStatusText } from "../print/run-status.js";
 import { notice } from "../print/stderr.js";
@@ -46,31 +46,32 @@ function isUntouched(result: CleanupOutcome): result is KeptOutcome {
 export async function cleanupRuns(request: CleanupRequest): Promise<number> {
   assertOperator("clean up runs");
   assertScope(request);
+  const { dryRun = false, yes = false, json = false } = request;
   const began = performance.now();
   await using localState = await openLocalState();
   const items = localState === null ? [] : await selectItems(localState, request);
-  if (request.run !== null && items.length === 0) throw new RunNotFound(request.run);
+  if (request.run !== undefined && items.length === 0) throw new RunNotFound(request.run);
   if (items.length === 0 || localState === null) {
-    if (request.json) print(toJson({ runs: [] }));
+    if (json) print(toJson({ runs: [] }));
     else notice("there is nothing to clean up", "dim");
     return 0;
   }
-  if (!request.json) print(`${items.flatMap(({ lines }) => lines).join("\n")}\n`);
+  if (!json) print(`${items.flatMap(({ lines }) => lines).join("\n")}\n`);
   const endable = items.filter(({ plan }) => plan !== "leave" && !isKept(plan));
-  if (request.dryRun || endable.length === 0) {
-    if (request.json) print(toJson({ runs: items.map(({ json }) => json) }));
+  if (dryRun || endable.length === 0) {
+    if (json) print(toJson({ runs: items.map((item) => item.json) }));
     const left = items.some(({ plan }) => plan === "leave");
-    return request.dryRun || !left ? 0 : exitCodes.incomplete;
+    return dryRun || !left ? 0 : exitCodes.incomplete;
   }
   const question = endable.length === 1 ? "End this run?" : `End these ${endable.length} runs?`;
-  if (!(await confirm(question, request.yes))) {
+  if (!(await confirm(question, yes))) {
     notice("nothing was changed", "dim");
     return exitCodes.incomplete;
   }
   // The time limit starts after the confirmation.
-  const coordinator = new StopCoordinator(null, request.yes ? began : performance.now());
+  const coordinator = new StopCoordinator(null, yes ? began : performance.now());
   const results = await carryOutPlans(coordinator, items);
-  if (request.json)
+  if (json)
     print(
       toJson({
         runs: items.map((item) => {
@@ -84,12 +85,11 @@ export async function cleanupRuns(request: CleanupRequest): Promise<number> {
   return codes.find((code) => code === exitCodes.incomplete) ?? Math.max(0, ...codes);
 }
 
-function assertScope({ run, session, agent, labels, allOrphans }: CleanupRequest): void {
-  if (run !== null || session !== null || agent !== null || allOrphans || Object.keys(labels).length > 0)
-    return;
+function assertScope({ run, session, agent, label, allOrphans }: CleanupRequest): void {
+  if ([run, session, agent, label, allOrphans].some((scope) => scope !== undefined)) return;
   throw new BadInput(
     "scope",
-    "say what to clean up: --run, --session, --agent, --label, or --all-orphans for every run whose owner is gone. Nothing was changed",
+    "give a scope: --run, --session, --agent, --label, or --all-orphans for every run whose owner is gone. Nothing was changed",
   );
 }
 
@@ -170,13 +170,14 @@ async function outcomeOnRecord(
 ): Promise<CleanupOutcome> {
   const record = await supervisor.getRun(runId);
   const survivors = supervisor.run(runId)?.survivors ?? [];
-  if (survivors.length > 0) return { outcome: "survivors", survivors, detail: "its anchor goes on trying" };
+  if (survivors.length > 0)
+    return { outcome: "survivors", survivors, detail: "its anchor keeps trying to kill them" };
   if (record?.state === "exited")
     return record.emptiness === "proven"
       ? { outcome: "gone", detail: `${runStatusText(record)}, proven empty` }
       : { outcome: "left-alone", detail: unprovenEndText(record) };
   const why = decisions.find((each) => each.runId === runId)?.why;
-  return { outcome: "left-alone", detail: why ?? "somebody else has taken it up meanwhile" };
+  return { outcome: "left-alone", detail: why ?? "another supervisor has acquired it meanwhile" };
 }
 
 function unprovenEndText({ exit }: RunRecord): string {

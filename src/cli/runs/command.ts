@@ -1,4 +1,4 @@
-import { Option, type Command } from "commander";
+import { type Command, Option } from "commander";
 import type { RunStateName } from "../../model/run.js";
 import {
   asOptionParser,
@@ -8,18 +8,142 @@ import {
   type SetExitCode,
 } from "../options/parsers.js";
 import { parseDuration } from "../options/units.js";
-import { addRecoveryCommands } from "./recovery-commands.js";
+import type { CleanupRequest } from "./cleanup-plan.js";
+import type { ForgetOptions } from "./forget.js";
+import type { ListRunsRequest } from "./list.js";
+
+const abandonExamples = `
+A process in uninterruptible sleep, or of another user, cannot be killed. Its run
+stays in the state "exiting", and its anchor keeps trying. This command ends the
+record as lost, and lists the processes that are left. It is refused if there are
+none.
+
+Exit status: 0 abandoned, 1 no such run, 3 refused or not confirmed.
+`;
+
+const forgetExamples = `
+For a host that will not come back: ends the records of its open runs as lost and
+unproven. No process is signalled. It is refused if the gateway of the host was
+seen within the lease time, and for runs of this host, unless their state directory
+cannot be reached from here. If the host comes back all the same, it terminates the
+processes of runs whose records have ended.
+
+Exit status: 0 forgotten, 1 no such run or host, 3 refused or not confirmed.
+
+Examples:
+  holdfast runs forget run_4k2m
+  holdfast runs forget --host builder-7 --yes
+`;
+
+const cleanupExamples = `
+Shows each run with its processes and the evidence that they belong to it, asks for
+confirmation, ends them, and prints the result of each. A name or a command line is
+no evidence. Processes that cannot be verified are left alone and listed.
+
+With --all-orphans, only runs whose owner is gone are ended. Services run without a
+gateway by design, so they are ended only with --include-services. Without
+--all-orphans, every run in scope is ended, also if its owner is alive.
+
+--without-state selects processes of runs whose state directory was removed: those
+with a live anchor whose directory is gone, or with a cgroup of a run and its
+environment marker. It excludes processes whose instance is locked by a supervisor.
+It can be combined only with --run.
+
+Runs of other hosts in scope are handed over to the gateways there, except with
+--all-orphans.
+
+Exit status: 0 all gone, 1 no such run, 3 processes are left, or not confirmed,
+4 handed over to another host that has not confirmed the stop yet.
+
+Examples:
+  holdfast runs cleanup --all-orphans --dry-run
+  holdfast runs cleanup --session chat-7 --yes
+  holdfast runs cleanup --without-state --dry-run
+  holdfast runs cleanup --label ticket=42 --all-orphans
+`;
+
+const importExamples = `
+The file holds JSON, an array or one object per line, as other tools write it:
+  { "pid": 4711, "command": "\\"node\\" \\"/opt/x/wrap.mjs\\"", "wrapperRoot": "/opt/x",
+    "startTime": 123, "sessionKey": "…", "agentId": "…", "labels": { } }
+A gateway, or runs cleanup, ends an imported process only if it is alive, runs
+exactly that command, and its program lies below wrapperRoot. Import only processes
+that should be ended.
+`;
+
+/** Commands for an operator whose runs, hosts or state directories were lost. */
+export function addRecoveryCommands(runs: Command, setExitCode: SetExitCode): void {
+  runs
+    .command("abandon")
+    .summary("end the record of a run that cannot be killed")
+    .description("End the record of a run whose processes survived KILL.")
+    .argument("<run>", RUN_ARGUMENT)
+    .option("--yes", "do not ask for confirmation")
+    .option("--json", "print the result as JSON")
+    .addHelpText("after", abandonExamples)
+    .action(async (wanted: string, flags: { yes?: true; json?: true }) => {
+      const { abandonRun } = await import("./abandon.js");
+      setExitCode(await abandonRun(wanted, flags.yes === true, flags.json === true));
+    });
+
+  runs
+    .command("forget")
+    .summary("end the records of a host that will not come back")
+    .description("End the records of another host that will not come back.")
+    .argument("[run]", RUN_ARGUMENT)
+    .option("--host <host>", "all open runs and gateways of this host: its name, or the beginning of its id")
+    .option("--yes", "do not ask for confirmation")
+    .option("--json", "print the results as JSON")
+    .addHelpText("after", forgetExamples)
+    .action(async (run: string | undefined, flags: ForgetOptions) => {
+      const { forgetRuns } = await import("./forget.js");
+      setExitCode(await forgetRuns(run ?? null, flags));
+    });
+
+  runs
+    .command("cleanup")
+    .summary("end runs by id, session, agent or label, or all orphans")
+    .description("Show runs with the evidence for their processes, ask for confirmation, and end them.")
+    .option("--run <run>", `this run: ${RUN_ARGUMENT}`)
+    .option("--session <key>", "runs of this session")
+    .option("--agent <id>", "runs of this agent")
+    .option("--label <key=value>", "runs with this label (repeatable)", collectPairs)
+    .option("--all-orphans", "only runs whose owner is gone, without services")
+    .option("--include-services", "with --all-orphans: also services")
+    .addOption(
+      new Option("--without-state", "processes of runs whose state directory was removed").conflicts([
+        "session",
+        "agent",
+        "label",
+        "allOrphans",
+        "includeServices",
+      ]),
+    )
+    .option("--dry-run", "change nothing")
+    .option("--yes", "do not ask for confirmation")
+    .option("--json", "print runs, evidence and results as JSON")
+    .addHelpText("after", cleanupExamples)
+    .action(async ({ withoutState, ...flags }: CleanupRequest & { readonly withoutState?: true }) => {
+      const { cleanupRuns } = await import("./cleanup.js");
+      const { cleanupWithoutState } = await import("./without-state.js");
+      setExitCode(await (withoutState === true ? cleanupWithoutState : cleanupRuns)(flags));
+    });
+
+  runs
+    .command("import")
+    .summary("import another tool's records of processes to end")
+    .description("Import records of processes that another tool started, to end the processes that match.")
+    .argument("<file>", "JSON with pid, command and wrapperRoot of each process")
+    .option("--dry-run", "only compare with the live processes")
+    .option("--json", "print records and findings as JSON")
+    .addHelpText("after", importExamples)
+    .action(async (file: string, flags: { dryRun?: true; json?: true }) => {
+      const { importRuns } = await import("./import.js");
+      setExitCode(await importRuns(file, flags.dryRun === true, flags.json === true));
+    });
+}
 
 const states: readonly RunStateName[] = ["starting", "running", "exiting", "exited"];
-
-interface ListFlags {
-  readonly all?: true;
-  readonly state?: RunStateName;
-  readonly label?: Readonly<Record<string, string>>;
-  readonly host?: string;
-  readonly limit: number;
-  readonly json?: true;
-}
 
 /** About two screens; the newest runs come first. */
 const DEFAULT_LIST_LIMIT = 100;
@@ -49,20 +173,9 @@ export function addRunsCommand(program: Command, setExitCode: SetExitCode): void
     .option("--limit <n>", "list at most n runs", parsePositiveInteger, DEFAULT_LIST_LIMIT)
     .option("--json", "print a JSON array of records")
     .addHelpText("after", listExamples)
-    .action(async ({ all, state, label, host, limit, json }: ListFlags) => {
+    .action(async (flags: ListRunsRequest) => {
       const { printRuns } = await import("./list.js");
-      const wanted =
-        state !== undefined ? [state] : all === true ? states : states.filter((each) => each !== "exited");
-      setExitCode(
-        await printRuns({
-          states: wanted,
-          labels: label ?? {},
-          host: host ?? null,
-          hidden: all === true,
-          limit,
-          json: json === true,
-        }),
-      );
+      setExitCode(await printRuns(flags));
     });
 
   runs

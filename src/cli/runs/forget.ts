@@ -23,12 +23,10 @@ import { notice } from "../print/stderr.js";
 import { print, toJson } from "../print/stdout.js";
 import { confirm } from "../print/terminal-prompt.js";
 
-export interface ForgetRequest {
-  /** Either a run or a host is given. */
-  readonly run: string | null;
-  readonly host: string | null;
-  readonly yes: boolean;
-  readonly json: boolean;
+export interface ForgetOptions {
+  readonly host?: string;
+  readonly yes?: true;
+  readonly json?: true;
 }
 
 /** The records to end: open runs, and with a host its gateways. */
@@ -38,17 +36,18 @@ interface ForgetTargets {
   readonly gateways: readonly PublicGateway[];
 }
 
-/** Ends the open runs of a host that will not come back. No process is signalled. */
-export async function forgetRuns({ run, host, yes, json }: ForgetRequest): Promise<number> {
+/** Ends the record of a run, or of all open runs of a host that will not come back. No process is signalled. */
+export async function forgetRuns(run: string | null, options: ForgetOptions): Promise<number> {
+  const { host = null, yes = false, json = false } = options;
   assertOperator("forget a host's runs");
   if ((run === null) === (host === null))
-    throw new BadInput("run", "say what to forget: a run, or --host. Nothing was changed");
+    throw new BadInput("run", "give a run, or --host. Nothing was changed");
   if (!(await isStoreShared())) return rejectLocal(run, host);
   await using store = await openStore("", "forget");
   const targets = run === null ? await targetHost(store, host ?? "") : await targetRun(store, run);
   await assertSilent(store, targets);
   const count = targets.runs.length === 1 ? "1 open run" : `${targets.runs.length} open runs`;
-  if (!(await confirm(`Give up ${targets.what} (${count})? Nobody there is signalled.`, yes))) {
+  if (!(await confirm(`Forget ${targets.what} (${count})? No process is signalled.`, yes))) {
     notice("nothing was changed", "dim");
     return exitCodes.incomplete;
   }
@@ -67,10 +66,10 @@ export async function forgetRuns({ run, host, yes, json }: ForgetRequest): Promi
   if (json) print(toJson({ runs: results, gateways }));
   else {
     for (const { runId, forgotten } of results)
-      print(`${runId} ${forgotten ? "is lost, on record" : "was not forgotten: it has an owner again"}\n`);
+      print(`${runId} ${forgotten ? "is recorded as lost" : "was not forgotten: it has an owner again"}\n`);
     for (const { instanceId } of targets.gateways)
       print(
-        `gateway ${instanceId} ${gateways.includes(instanceId) ? "is forgotten" : "was not forgotten: it may be there again"}\n`,
+        `gateway ${instanceId} ${gateways.includes(instanceId) ? "is forgotten" : "was not forgotten: it may be running again"}\n`,
       );
   }
   return all && gateways.length === targets.gateways.length ? 0 : exitCodes.incomplete;
@@ -79,14 +78,14 @@ export async function forgetRuns({ run, host, yes, json }: ForgetRequest): Promi
 /** Without a shared database there is no other host. */
 async function rejectLocal(run: string | null, host: string | null): Promise<never> {
   await using store = await openStoreRunView();
-  if (run === null) throw new NotFound(`other host ${host ?? ""}: no other uses this store`);
+  if (run === null) throw new NotFound(`host ${host ?? ""}: no other host uses this store`);
   if (store === null) throw new RunNotFound(run);
   const { runId } = await resolveRunRecord(store, run);
   throw new NotForgotten(runId, LOCAL_RUN_HINT);
 }
 
 const LOCAL_RUN_HINT =
-  "it is of this host; `holdfast runs cancel` stops it, and `holdfast runs cleanup --run` ends what is left of it";
+  "it belongs to this host; `holdfast runs stop` stops it, and `holdfast runs cleanup --run` ends what is left of it";
 
 async function targetRun(store: Store, wanted: string): Promise<ForgetTargets> {
   const record = await resolveRunRecord(store, wanted);
@@ -111,7 +110,7 @@ async function assertNotLocal({ runId, stateId, originInstanceId, anchorPath }: 
   if (lock !== null)
     throw new NotForgotten(
       runId,
-      `it is of this host, in the state directory ${sanitizeLine(home)}; with HOLDFAST_HOME set to that, \`holdfast runs cancel\` stops it, and \`holdfast runs cleanup --run\` ends what is left of it`,
+      `it belongs to this host, in the state directory ${sanitizeLine(home)}; with HOLDFAST_HOME set to that, \`holdfast runs stop\` stops it, and \`holdfast runs cleanup --run\` ends what is left of it`,
     );
 }
 
@@ -126,11 +125,14 @@ async function targetHost(store: Store, wanted: string): Promise<ForgetTargets> 
   if (hostId === undefined)
     throw new NotFound(`host ${wanted}; \`holdfast gateways list\` shows those that are known`);
   if (ids.size > 1)
-    throw new BadInput("host", `${wanted} names ${ids.size} hosts: say its id (${[...ids].join(", ")})`);
+    throw new BadInput(
+      "host",
+      `${wanted} is the name of ${ids.size} hosts: use an id (${[...ids].join(", ")})`,
+    );
   if (hostId === (await thisHostId()))
     throw new NotForgotten(
       `host ${wanted}`,
-      "it is this one; `holdfast runs cleanup` ends what is left here",
+      "it is this host; `holdfast runs cleanup` ends what is left here",
     );
   return {
     what: `host ${wanted}`,
@@ -146,7 +148,7 @@ async function assertSilent(store: Store, { what, runs, gateways }: ForgetTarget
     if (stoppedAt === null && now - heartbeatAt < defaults.leaseMs)
       throw new NotForgotten(
         what,
-        `its gateway ${instanceId} was heard of ${formatDuration(now - heartbeatAt)} ago; \`holdfast runs cancel\` stops a run there`,
+        `its gateway ${instanceId} was seen ${formatDuration(now - heartbeatAt)} ago; \`holdfast runs stop\` stops a run there`,
       );
   for (const { runId, ownerInstanceId, leaseExpiresAt } of runs)
     if (leaseExpiresAt > now)

@@ -97,7 +97,7 @@ async function inspectEntries(entries: readonly ImportEntry[]): Promise<readonly
   return entries.map((each, at) => {
     const live = evidence[at];
     return live === undefined
-      ? { kind: "unknown", why: "it cannot be looked at" }
+      ? { kind: "unknown", why: "it cannot be inspected" }
       : compareImported(factsOf(each), live);
   });
 }
@@ -127,7 +127,7 @@ function toVerification(sight: ImportedEvidence | undefined): {
     case "unknown":
       return { verified: false, why: `${sight.why}; it will be left alone` };
     case undefined:
-      return { verified: false, why: "it cannot be looked at" };
+      return { verified: false, why: "it cannot be inspected" };
   }
 }
 

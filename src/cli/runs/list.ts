@@ -1,11 +1,16 @@
 import { observeMachineIdentity } from "../../home/machine-identity.js";
 import { resolveHome } from "../../home/state-directory.js";
-import type { RunRecord, RunStateName } from "../../model/run.js";
+import { OPEN_RUN_STATES, type RunRecord, type RunStateName } from "../../model/run.js";
 import { sanitizeLine } from "../../text/sanitize.js";
-import { hostFilter, type KnownHosts, readKnownHosts } from "../client/known-hosts.js";
 import { openReadClient } from "../client/read-client.js";
-import { openRunView, openStoreRunView } from "../client/run-view.js";
-import type { RunView } from "../client/session-run-view.js";
+import {
+  hostFilter,
+  type KnownHosts,
+  openRunView,
+  openStoreRunView,
+  readKnownHosts,
+  type RunView,
+} from "../client/run-view.js";
 import { NAME_LABEL } from "../options/run-name.js";
 import { formatDuration } from "../options/units.js";
 import { type Palette, paletteFor } from "../print/palette.js";
@@ -21,30 +26,33 @@ import { notice } from "../print/stderr.js";
 import { print, toJson } from "../print/stdout.js";
 import { formatTable, terminalWidth } from "../print/table.js";
 
+/** The options of `runs list`. */
 export interface ListRunsRequest {
-  readonly states: readonly RunStateName[];
-  readonly labels: Readonly<Record<string, string>>;
-  readonly host: string | null;
-  readonly hidden: boolean;
+  readonly all?: true;
+  readonly state?: RunStateName;
+  readonly label?: Readonly<Record<string, string>>;
+  readonly host?: string;
   readonly limit: number;
-  readonly json: boolean;
+  readonly json?: true;
 }
 
 export async function printRuns(request: ListRunsRequest): Promise<number> {
-  const { states, labels, host, hidden, limit, json } = request;
+  const { all, state, label: labels = {}, host, limit, json } = request;
+  const open = state === undefined && all !== true;
   await using view = await openRunView();
   const store = view.view;
   const hosts = await readKnownHosts(store);
   const filter = {
-    states,
+    ...(open ? { states: OPEN_RUN_STATES } : {}),
+    ...(state === undefined ? {} : { states: [state] }),
     labels,
     ...hostFilter(hosts, host),
-    ...(hidden ? {} : { hidden: false as const }),
+    ...(all === true ? {} : { hidden: false as const }),
   };
   // One more than the limit tells whether there are more.
   const found = (await store?.listRuns({ ...filter, limit: limit + 1 })) ?? [];
   const shown = found.slice(0, limit);
-  if (json) {
+  if (json === true) {
     const named = shown.map((record) => ({ ...record, hostName: hosts.nameOf(record.hostId) }));
     print(toJson(named, 2));
     return 0;
@@ -52,8 +60,7 @@ export async function printRuns(request: ListRunsRequest): Promise<number> {
   if (shown.length > 0) {
     const warningOf = store === null ? null : await ownerWarnings(store);
     print(`${runTable(shown, Date.now(), terminalWidth(), paletteFor(1), warningOf, hosts).join("\n")}\n`);
-  } else
-    notice(states.includes("exited") ? "no run matches" : "no run is open; --all lists ended runs", "dim");
+  } else notice(open ? "no run is open; --all lists ended runs" : "no run matches", "dim");
   if (found.length > limit) notice("there are more runs; --limit lists more", "dim");
   return 0;
 }
@@ -115,19 +122,16 @@ async function ownerWarnings(store: RunView): Promise<WarningOf> {
   return (record) => ownerWarning(record, view);
 }
 
-export interface ProcessListRequest {
-  readonly all: boolean;
-  readonly limit: number;
-  readonly json: boolean;
-}
+/** The options of `process list`. */
+export type ProcessListRequest = Pick<ListRunsRequest, "all" | "limit" | "json">;
 
 /** Lists the runs that the requester may see, open and ended, without removed ones. */
 export async function printVisibleRuns({ all, limit, json }: ProcessListRequest): Promise<number> {
   await using reader = await openReadClient();
   const { runs, storeAway } = await reader.client.listRuns({
-    query: { all: "1", limit, ...(all ? { hidden: "1" } : {}) },
+    query: { all: "1", limit, ...(all === true ? { hidden: "1" } : {}) },
   });
-  if (json) print(toJson(runs, 2));
+  if (json === true) print(toJson(runs, 2));
   else if (runs.length === 0) notice("there are no runs", "dim");
   else {
     const hosts = typeof storeAway === "string" ? null : await readHostsIfPossible();

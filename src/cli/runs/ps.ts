@@ -7,10 +7,14 @@ import { resolveHome } from "../../home/state-directory.js";
 import { OPEN_RUN_STATES, type RunKind, type RunRecord } from "../../model/run.js";
 import { listLiveProcesses, type RunProcesses } from "../../supervisor/inspect/live-processes.js";
 import { sanitizeLine } from "../../text/sanitize.js";
-import { hostFilter, type KnownHosts, readKnownHosts } from "../client/known-hosts.js";
-import { type LocalState, openLocalState } from "../client/local-state.js";
-import { openRunView } from "../client/run-view.js";
-import type { RunView } from "../client/session-run-view.js";
+import { type LocalState, openLocalState } from "../client/resolve-run.js";
+import {
+  hostFilter,
+  type KnownHosts,
+  openRunView,
+  readKnownHosts,
+  type RunView,
+} from "../client/run-view.js";
 import { NAME_LABEL } from "../options/run-name.js";
 import { formatDuration, formatSize } from "../options/units.js";
 import { paletteFor } from "../print/palette.js";
@@ -29,16 +33,14 @@ import { notice } from "../print/stderr.js";
 import { print, printOrThrow, toJson } from "../print/stdout.js";
 import { formatTable, terminalWidth } from "../print/table.js";
 
+/** The options of `ps`. */
 export interface PsRequest {
-  /** Undefined: every kind. */
   readonly kind?: RunKind;
-  readonly labels: Readonly<Record<string, string>>;
-  /** Null: every host. */
-  readonly host: string | null;
-  /** Also runs that have ended or were removed. */
-  readonly all: boolean;
-  readonly watch: boolean;
-  readonly json: boolean;
+  readonly label?: Readonly<Record<string, string>>;
+  readonly host?: string;
+  readonly all?: true;
+  readonly watch?: true;
+  readonly json?: true;
 }
 
 /** A record of a run with what is known about its live processes. */
@@ -64,7 +66,7 @@ const REFRESH_MS = 2_000;
 
 /** Lists runs with their live processes. Reads the store and runs the anchor binary; changes nothing. */
 export async function showPs(request: PsRequest): Promise<number> {
-  const { watch, json } = request;
+  const { all, watch = false, json } = request;
   await using localState = await openLocalState();
   await using found = await openRunView();
   const store = found.view;
@@ -72,12 +74,12 @@ export async function showPs(request: PsRequest): Promise<number> {
   for (;;) {
     const hosts = await readKnownHosts(store);
     const shown = store === null ? [] : await readRows(localState, store, hosts, request);
-    if (json) write(toJson(shown, watch ? undefined : 2));
+    if (json === true) write(toJson(shown, watch ? undefined : 2));
     else {
       // Cursor home and clear: a refresh replaces the screen.
       if (watch && isatty(1)) write("\x1b[H\x1b[2J");
       if (shown.length > 0) write(`${psTable(shown, Date.now(), terminalWidth(), hosts).join("\n")}\n`);
-      else notice(request.all ? "there are no runs" : "no run is open; --all lists ended runs", "dim");
+      else notice(all === true ? "there are no runs" : "no run is open; --all lists ended runs", "dim");
     }
     if (!watch) {
       const { printRunsWithoutState } = await import("./without-state.js");
@@ -92,11 +94,11 @@ async function readRows(
   localState: LocalState | null,
   store: RunView,
   hosts: KnownHosts,
-  { kind, labels, host, all }: PsRequest,
+  { kind, label = {}, host, all }: PsRequest,
 ): Promise<readonly PsRow[]> {
   const listed = await store.listRuns({
-    ...(all ? {} : { states: OPEN_RUN_STATES, hidden: false }),
-    labels,
+    ...(all === true ? {} : { states: OPEN_RUN_STATES, hidden: false }),
+    labels: label,
     ...hostFilter(hosts, host),
   });
   const open = listed.filter(({ state }) => state !== "exited");

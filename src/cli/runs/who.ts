@@ -9,10 +9,9 @@ import type { ReadStore } from "../../store/store.js";
 import { listLiveProcesses } from "../../supervisor/inspect/live-processes.js";
 import { findOwningRun, type ProcessOwner } from "../../supervisor/inspect/membership.js";
 import { sanitizeLine } from "../../text/sanitize.js";
-import { type KnownHosts, readKnownHosts } from "../client/known-hosts.js";
-import { openLocalState } from "../client/local-state.js";
 import { sessionToken } from "../client/requester.js";
-import { openRunView, openStoreRunView } from "../client/run-view.js";
+import { openLocalState } from "../client/resolve-run.js";
+import { type KnownHosts, openRunView, openStoreRunView, readKnownHosts } from "../client/run-view.js";
 import { paletteFor } from "../print/palette.js";
 import { runStatusText } from "../print/run-status.js";
 import { print, toJson } from "../print/stdout.js";
@@ -46,7 +45,7 @@ export async function showRecordedOwner(
   if (found.length === 0)
     throw new NotOurs(
       pid,
-      `no open run of ${hostIds.map((hostId) => hosts.displayName(hostId)).join(", ")} has it on record as its first process or anchor; who else runs there can be seen only there`,
+      `no open run of ${hostIds.map((hostId) => hosts.displayName(hostId)).join(", ")} has it on record as its leader or anchor; other processes there can be inspected only there`,
     );
   if (json) print(toJson(found.map(recordedOwnerJson(hosts, pid)), 2));
   else print(`${found.flatMap(recordedOwnerLines(hosts, pid)).join("\n")}\n`);
@@ -66,7 +65,7 @@ function recordedOwnerJson(hosts: KnownHosts, pid: number): (recorded: RecordedP
   });
 }
 
-const RECORDED_ROLES = { leader: "first process", anchor: "anchor" } as const;
+const RECORDED_ROLES = { leader: "leader", anchor: "anchor" } as const;
 
 function recordedOwnerLines(hosts: KnownHosts, pid: number): (recorded: RecordedProcess) => string[] {
   const { bold } = paletteFor(1);
@@ -92,7 +91,7 @@ export async function showProcessOwner(pid: number, host: string | null, json: b
 
 async function showLocalOwner(pid: number, json: boolean): Promise<number> {
   await using localState = await openLocalState();
-  if (localState === null) return await showOwnerWithoutState(pid, json, "nothing was ever run here");
+  if (localState === null) return await showOwnerWithoutState(pid, json, "no run was ever started here");
   const { host } = localState;
   const [live] = await host.inspectProcesses([pid]);
   if (live === undefined || !live.alive) throw new NotOurs(pid, "there is no such process");
@@ -164,8 +163,8 @@ function notOursReason(live: ProcessEvidence, runs: number): string {
   if (sessionToken() !== null) return "it belongs to no run that may be seen";
   if (live.state === HIDDEN_STATE)
     return "it is hidden (/proc is mounted with hidepid), and it is not below any anchor: its run is not known";
-  if (live.runId !== null) return `it carries the marker of ${live.runId}, which is not alive here`;
-  return runs === 0 ? "nothing is running here" : "neither its ancestry nor its cgroup leads to a run";
+  if (live.runId !== null) return `it has the marker of ${live.runId}, which is not alive here`;
+  return runs === 0 ? "no run is open here" : "neither its ancestry nor its cgroup leads to a run";
 }
 
 function ownerJson({ record, role, evidence }: ProcessOwner): object {
@@ -174,7 +173,7 @@ function ownerJson({ record, role, evidence }: ProcessOwner): object {
 
 const ROLE_TEXT = {
   anchor: "the anchor of",
-  leader: "the first process of",
+  leader: "the leader of",
   member: "a process of",
   claims: "claims to be a process of",
 } as const;

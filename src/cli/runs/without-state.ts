@@ -44,7 +44,7 @@ export function runWithoutStateText({
   const where = directory === null ? "no state directory known here" : `${directory}, which was removed`;
   const by = anchor === null ? "" : `, anchor ${anchor.pid}`;
   return sanitizeLine(
-    `without a state directory: run ${runId} of instance ${instanceId} (${where}) lives${by}: ${pids.join(", ") || "no process"}`,
+    `without a state directory: run ${runId} of instance ${instanceId} (${where}) is alive${by}: ${pids.join(", ") || "no process"}`,
   );
 }
 
@@ -58,23 +58,23 @@ interface EndResult {
 /** Shows the runs with evidence, asks for confirmation, ends them, and prints the results. */
 export async function cleanupWithoutState({
   run: wanted,
-  dryRun,
-  yes,
-  json,
+  dryRun = false,
+  yes = false,
+  json = false,
 }: {
-  /** Only this run, by its whole id; null: all of them. */
-  readonly run: string | null;
-  readonly dryRun: boolean;
-  readonly yes: boolean;
-  readonly json: boolean;
+  /** Only this run, by its whole id. */
+  readonly run?: string;
+  readonly dryRun?: boolean;
+  readonly yes?: boolean;
+  readonly json?: boolean;
 }): Promise<number> {
   assertOperator("end processes without an owner");
   const all = await findRunsWithoutState(findAnchorBinary(), resolveHome());
-  const found = all.filter(({ runId }) => wanted === null || runId === wanted);
+  const found = all.filter(({ runId }) => wanted === undefined || runId === wanted);
   if (!json && found.length > 0) print(`${found.flatMap(runLines).join("\n")}\n`);
   if (!json && found.length === 0)
     notice(
-      wanted === null
+      wanted === undefined
         ? "every run has a state directory"
         : `not among the runs without a state directory: ${wanted}`,
       "dim",
@@ -131,7 +131,7 @@ function runLines(run: RunWithoutState): string[] {
   return [
     `${bold(runId)}  instance ${instanceId}`,
     ...processes.map(({ identity, command }) => `  ${identity.pid}  ${sanitizeLine(command)}`),
-    ...evidence.map((fact) => `  ours: ${sanitizeLine(fact)}`),
+    ...evidence.map((fact) => `  evidence: ${sanitizeLine(fact)}`),
     `  ${dim(whyNot === null ? "would: end it, the anchor last" : `would: leave it alone: ${whyNot}`)}`,
   ];
 }

@@ -35,18 +35,9 @@ export function addServiceCommand(program: Command, setExitCode: SetExitCode): v
     .description("List open services with their health and processes: holdfast ps for services. Read-only.")
     .option("--label <key=value>", "only services with this label (repeatable)", collectPairs)
     .option("--json", "print a JSON array of runs")
-    .action(async ({ label, json }: { label?: Record<string, string>; json?: true }) => {
+    .action(async (flags: { label?: Record<string, string>; json?: true }) => {
       const { showPs } = await import("../runs/ps.js");
-      setExitCode(
-        await showPs({
-          kind: "service",
-          labels: label ?? {},
-          host: null,
-          all: false,
-          watch: false,
-          json: json === true,
-        }),
-      );
+      setExitCode(await showPs({ kind: "service", ...flags }));
     });
   service
     .command("adopt")

@@ -1,5 +1,6 @@
 import type { Command } from "commander";
 import type { SetExitCode } from "../options/parsers.js";
+import type { IdentityRequest } from "./identity.js";
 
 const identityHelp = `
 A state directory records its device, inode and birth time beside its ids. In a copy,
@@ -22,11 +23,6 @@ Examples:
   holdfast state reset-identity
 `;
 
-interface Flags {
-  readonly yes?: true;
-  readonly json?: true;
-}
-
 export function addStateCommand(program: Command, setExitCode: SetExitCode): void {
   const state = program
     .command("state")
@@ -40,7 +36,7 @@ export function addStateCommand(program: Command, setExitCode: SetExitCode): voi
       "Show the ids of the state directory, and which directory it is a copy of, if any. Read-only.",
     )
     .option("--json", "print JSON")
-    .action(async ({ json }: Flags) => {
+    .action(async ({ json }: { readonly json?: true }) => {
       const { showState } = await import("./identity.js");
       setExitCode(await showState(json === true));
     });
@@ -53,9 +49,9 @@ export function addStateCommand(program: Command, setExitCode: SetExitCode): voi
     .option("--yes", "do not ask for confirmation")
     .option("--json", "print JSON")
     .addHelpText("after", identityHelp)
-    .action(async ({ yes, json }: Flags) => {
+    .action(async (flags: IdentityRequest) => {
       const { resetIdentity } = await import("./identity.js");
-      setExitCode(await resetIdentity({ yes: yes === true, json: json === true }));
+      setExitCode(await resetIdentity(flags));
     });
   state
     .command("keep-identity")
@@ -66,8 +62,8 @@ export function addStateCommand(program: Command, setExitCode: SetExitCode): voi
     .option("--yes", "do not ask for confirmation")
     .option("--json", "print JSON")
     .addHelpText("after", identityHelp)
-    .action(async ({ yes, json }: Flags) => {
+    .action(async (flags: IdentityRequest) => {
       const { keepIdentity } = await import("./identity.js");
-      setExitCode(await keepIdentity({ yes: yes === true, json: json === true }));
+      setExitCode(await keepIdentity(flags));
     });
 }

@@ -12,8 +12,8 @@ import { openStore, openStoreForReading } from "../../store/open.js";
 import type { Store } from "../../store/store.js";
 import { forgetRun } from "../../supervisor/end/terminal-record.js";
 import { assertOperator } from "../client/connect.js";
-import { openLocalObserver } from "../client/local-state.js";
 import { cliActor } from "../client/requester.js";
+import { openLocalObserver } from "../client/resolve-run.js";
 import { exitCodes } from "../print/exit-code.js";
 import { notice } from "../print/stderr.js";
 import { print, toJson } from "../print/stdout.js";
@@ -21,9 +21,9 @@ import { confirm } from "../print/terminal-prompt.js";
 
 type CopiedState = Extract<StateProvenance, { kind: "copy" }>;
 
-interface IdentityRequest {
-  readonly yes: boolean;
-  readonly json: boolean;
+export interface IdentityRequest {
+  readonly yes?: boolean;
+  readonly json?: boolean;
 }
 
 export async function showState(json: boolean): Promise<number> {
@@ -54,7 +54,7 @@ export async function showState(json: boolean): Promise<number> {
 /**
  * Gives a copy new ids. Its identity is recorded last: an interrupted reset leaves a copy, which can be reset again.
  */
-export async function resetIdentity({ yes, json }: IdentityRequest): Promise<number> {
+export async function resetIdentity({ yes = false, json = false }: IdentityRequest): Promise<number> {
   assertOperator("change the identity of the state directory");
   const copy = await findCopy();
   if (copy === null) return exitCodes.refused;
@@ -101,7 +101,7 @@ export async function resetIdentity({ yes, json }: IdentityRequest): Promise<num
   return 0;
 }
 
-export async function keepIdentity({ yes, json }: IdentityRequest): Promise<number> {
+export async function keepIdentity({ yes = false, json = false }: IdentityRequest): Promise<number> {
   assertOperator("change the identity of the state directory");
   const copy = await findCopy();
   if (copy === null) return exitCodes.refused;

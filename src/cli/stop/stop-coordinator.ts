@@ -6,9 +6,14 @@ import type { Survivor } from "../../model/process.js";
 import type { RunRecord } from "../../model/run.js";
 import { type DirectStopOutcome, stopDirectly, type StopOptions } from "../../supervisor/stop/stop.js";
 import { connectIfRunning, connectOrStart, type GatewayConnection } from "../client/connect.js";
-import { type LocalState, openLocalState } from "../client/local-state.js";
 import { cliActor, sessionToken } from "../client/requester.js";
-import { type FoundRun, isOwnedElsewhere, isStoreShared } from "../client/resolve-run.js";
+import {
+  type FoundRun,
+  isOwnedElsewhere,
+  isStoreShared,
+  type LocalState,
+  openLocalState,
+} from "../client/resolve-run.js";
 import { formatDuration } from "../options/units.js";
 import { runStatusText } from "../print/run-status.js";
 import { notice } from "../print/stderr.js";
@@ -115,7 +120,7 @@ export class StopCoordinator {
       if (!(error instanceof HoldfastError) || FINAL_CODES.has(error.code) || sessionToken() !== null)
         throw error;
       if (NOT_FOUND_CODES.has(error.code))
-        return { why: `the gateway said: ${error.message}`, error, told: false };
+        return { why: `the gateway answered: ${error.message}`, error, told: false };
       const why = `the gateway could not stop it (${firstSentence(error.message)})`;
       return { why, error: null, told: true };
     }

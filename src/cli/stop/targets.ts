@@ -1,15 +1,124 @@
 import { ACP_BACKEND } from "../../acp/agent-command.js";
 import { TERMINAL_BACKEND } from "../../acp/client/terminals.js";
-import type { DirectoryScope } from "../../anchor/host.js";
+import type { DirectoryScope, RunAddress } from "../../anchor/host.js";
 import type { ResponseOf } from "../../api/contract.js";
 import { BadInput, NotFound, RunNotFound, StoreUnreadable } from "../../errors.js";
+import { OPEN_RUN_STATES, type RunRecord } from "../../model/run.js";
 import { isTaskEnded } from "../../model/task.js";
 import { openStoreForReading } from "../../store/open.js";
-import type { LocalState } from "../client/local-state.js";
-import type { ReadClient } from "../client/read-api.js";
+import type { ReadClient } from "../client/connect.js";
 import { type AcpSessionSummary, resolveAcpSession } from "../client/resolve-acp-session.js";
-import { type FoundRun, requireRun, toRunIdPrefix } from "../client/resolve-run.js";
-import { type SelectedRun, selectRuns } from "./select-runs.js";
+import { type FoundRun, type LocalState, requireRun, toRunIdPrefix } from "../client/resolve-run.js";
+
+/** Session, agent, labels and tasks of a run, from its record or its directory; a record has no tasks. */
+export interface SelectedRun extends FoundRun {
+  readonly scope: DirectoryScope;
+  /** Null: it has no directory here. */
+  readonly ownerAlive: boolean | null;
+  /** Its directory has an exit file; its record is open or cannot be read. */
+  readonly ended: boolean;
+}
+
+/** Open runs that match, including those known only from their directories. */
+export async function selectRuns(
+  localState: LocalState,
+  matches: (scope: DirectoryScope, runId: string) => boolean,
+  unreadBefore: Error | null = null,
+): Promise<readonly SelectedRun[]> {
+  return (await listOpenRuns(localState, unreadBefore)).flatMap(({ scope, ...run }) =>
+    scope === null || !matches(scope, run.runId) ? [] : [{ ...run, scope }],
+  );
+}
+
+/** Open runs that an instance owns by their records; a run without a record belongs to the instance that has its directory. */
+export async function runsOfInstance(
+  localState: LocalState,
+  instanceId: string,
+): Promise<readonly FoundRun[]> {
+  return (await listOpenRuns(localState, null)).filter(
+    ({ record, address, ended }) => !ended && (record?.ownerInstanceId ?? address?.instanceId) === instanceId,
+  );
+}
+
+/**
+ * From the run directories and the store. The directories are enough if the store cannot be read or is gone.
+ * `unreadBefore`: why the store cannot be read, if that is known: it is not tried again, which may take as long as a
+ * lock timeout.
+ */
+async function listOpenRuns(
+  localState: LocalState,
+  unreadBefore: Error | null,
+): Promise<readonly (Omit<SelectedRun, "scope"> & { readonly scope: DirectoryScope | null })[]> {
+  const directories = await openDirectories(localState);
+  const { records, unread, over } =
+    unreadBefore === null
+      ? await openRecords(localState, directories)
+      : { records: [], unread: unreadBefore, over: new Set<string>() };
+  const known = new Map(records.map((record) => [record.runId, record]));
+  const here = new Set(directories.map(({ address }) => address.runId));
+  return [
+    ...directories
+      .filter(({ address }) => !over.has(address.runId))
+      .map(({ address, scope, ...rest }) => {
+        const record = known.get(address.runId) ?? null;
+        const whose = record === null ? scope : { ...scopeOf(record), taskIds: scope?.taskIds ?? [] };
+        return { runId: address.runId, address, record, unread, scope: whose, ...rest };
+      }),
+    ...records
+      .filter(({ runId }) => !here.has(runId))
+      .map((record) => {
+        const scope = { ...scopeOf(record), taskIds: [] };
+        return { runId: record.runId, address: null, record, unread, scope, ownerAlive: null, ended: false };
+      }),
+  ];
+}
+
+function scopeOf(record: RunRecord): Omit<DirectoryScope, "taskIds"> {
+  const { sessionKey, sessionId, backendId, agentId, labels, kind, command } = record;
+  return { sessionKey, sessionId, backendId, agentId, labels, kind, command };
+}
+
+/** `over`: runs whose records have ended and whose directories are kept for their output. */
+async function openRecords(
+  { directory }: LocalState,
+  directories: readonly OpenDirectory[],
+): Promise<{
+  readonly records: readonly RunRecord[];
+  readonly unread: Error | null;
+  readonly over: ReadonlySet<string>;
+}> {
+  const over = new Set<string>();
+  try {
+    await using store = await openStoreForReading(directory.storePath);
+    const records = (await store?.listRuns({ states: OPEN_RUN_STATES })) ?? [];
+    for (const { address } of directories)
+      if ((await store?.getRun(address.runId))?.state === "exited") over.add(address.runId);
+    return { records, unread: null, over };
+  } catch (error) {
+    return { records: [], unread: error instanceof Error ? error : new Error(String(error)), over };
+  }
+}
+
+interface OpenDirectory {
+  readonly address: RunAddress;
+  readonly scope: DirectoryScope | null;
+  readonly ownerAlive: boolean;
+  /** It has an exit file: its record is not completed yet, or the directory is kept for its output. */
+  readonly ended: boolean;
+}
+
+async function openDirectories({ host }: LocalState): Promise<readonly OpenDirectory[]> {
+  const found: OpenDirectory[] = [];
+  for (const { instanceId, alive } of await host.listInstances())
+    // An unreadable instance (of another user) must not prevent stopping the others.
+    for (const runId of await host.listRunIds(instanceId).catch(() => [])) {
+      const address = { instanceId, runId };
+      const scope = await host.readScope(address).catch(() => null);
+      const { exit, swept } = await host.readRunFiles(address).catch(() => ({ exit: null, swept: null }));
+      found.push({ address, scope, ownerAlive: alive, ended: exit !== null || swept !== null });
+    }
+  return found;
+}
 
 /** A task and the runs that do its work. */
 export interface FoundTask {
@@ -23,7 +132,7 @@ export async function findTaskRuns(localState: LocalState | null, wanted: string
   if (localState === null) throw new NotFound(`task ${wanted}`);
   const stored = await readOffline(localState, (reader) => taskOnRecord(localState, reader, wanted));
   if (stored.found !== null) return stored.found;
-  const { runs } = await selectRuns(
+  const runs = await selectRuns(
     localState,
     ({ taskIds, ...scope }, runId) =>
       taskIds.some((taskId) => matchesId(taskId, "task_", wanted)) ||
@@ -88,7 +197,7 @@ export async function findSessionRuns(localState: LocalState | null, wanted: str
     return { session, sessionId, key, runs: await runsOfSession(localState, sessionId) };
   });
   if (stored.found !== null) return stored.found;
-  const { runs } = await selectRuns(localState, (scope) => isRunOfSession(scope, wanted), stored.unread);
+  const runs = await selectRuns(localState, (scope) => isRunOfSession(scope, wanted), stored.unread);
   const going = openRuns(runs);
   const ids = new Set(going.map(({ scope }) => scope.sessionId ?? ""));
   const [sessionId, ...others] = ids;
@@ -104,7 +213,7 @@ export async function findSessionRuns(localState: LocalState | null, wanted: str
 
 /** The run of the agent and its terminals. Runs that the agent started through Holdfast continue, as with a gateway. */
 async function runsOfSession(localState: LocalState, sessionId: string): Promise<readonly SelectedRun[]> {
-  return (await selectRuns(localState, (scope) => isAgentRun(scope) && scope.sessionId === sessionId)).runs;
+  return selectRuns(localState, (scope) => isAgentRun(scope) && scope.sessionId === sessionId);
 }
 
 /** The open runs; if all have ended, all of them, so that this can be reported. */

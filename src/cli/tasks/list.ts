@@ -1,12 +1,12 @@
 import type { ResponseOf } from "../../api/contract.js";
 import { sanitizeLine } from "../../text/sanitize.js";
-import type { ReadApi } from "../client/read-api.js";
+import { truncateToWidth } from "../../text/width.js";
+import type { ReadApi } from "../client/connect.js";
 import { openReadClient } from "../client/read-client.js";
 import { formatDuration } from "../options/units.js";
 import { notice } from "../print/stderr.js";
 import { print, toJson } from "../print/stdout.js";
 import { printTable } from "../print/table.js";
-import { truncateToWidth } from "../../text/width.js";
 import { type ShownTask, taskStatusText } from "./status.js";
 
 export interface TaskListFilter {

@@ -1,13 +1,13 @@
 import type { ResponseOf } from "../../api/contract.js";
 import type { RunProcesses } from "../../supervisor/inspect/live-processes.js";
 import { sanitizeLine, sanitizeText } from "../../text/sanitize.js";
-import type { ReadApi } from "../client/read-api.js";
+import type { ReadApi } from "../client/connect.js";
 import { openReadClient } from "../client/read-client.js";
 import { formatDuration } from "../options/units.js";
 import { type Palette, paletteFor } from "../print/palette.js";
 import { print, toJson } from "../print/stdout.js";
-import { type DisplayField, exitFields, fieldLines, formatTime, processLines } from "../runs/describe.js";
 import { inspectRun } from "../runs/processes.js";
+import { type DisplayField, exitFields, fieldLines, formatTime, processLines } from "../runs/show.js";
 import {
   type ShownTask,
   targetText,

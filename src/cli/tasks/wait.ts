@@ -5,7 +5,7 @@ import { outcomeOfRun } from "../../tasks/outcome.js";
 import { sanitizeText } from "../../text/sanitize.js";
 import { connectOrStart } from "../client/connect.js";
 import { openReadClient } from "../client/read-client.js";
-import { ReconnectingStream } from "../client/reconnecting-stream.js";
+import { ReconnectingStream } from "../client/reconnect.js";
 import { formatDuration } from "../options/units.js";
 import { exitCodes } from "../print/exit-code.js";
 import { isCapableTerminal } from "../print/palette.js";

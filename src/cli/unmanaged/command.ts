@@ -48,7 +48,6 @@ export function addUnmanagedCommand(program: Command, setExitCode: SetExitCode):
     .option("--json", "print JSON")
     .action(async (profile: string, flags: { dryRun?: true; yes?: true; json?: true }) => {
       const { cleanupUnmanaged } = await import("./unmanaged.js");
-      const { dryRun = false, yes = false, json = false } = flags;
-      setExitCode(await cleanupUnmanaged(profile, { dryRun, yes, json }));
+      setExitCode(await cleanupUnmanaged(profile, flags));
     });
 }

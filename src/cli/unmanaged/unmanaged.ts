@@ -17,12 +17,103 @@ import { openStoreForReading } from "../../store/open.js";
 import { findOwningRun } from "../../supervisor/inspect/membership.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { assertOperator } from "../client/connect.js";
-import { openLocalState } from "../client/local-state.js";
+import { openLocalState } from "../client/resolve-run.js";
 import { exitCodes } from "../print/exit-code.js";
 import { notice } from "../print/stderr.js";
 import { print, toJson } from "../print/stdout.js";
 import { confirm } from "../print/terminal-prompt.js";
-import { checkOwner, type OwnerState, PID_FILE_MISSING } from "./owner.js";
+
+export interface OwnerState {
+  /** `ours`: it belongs to a run. `unknown` counts as alive. */
+  readonly kind: "gone" | "alive" | "unknown" | "ours";
+  readonly why: string;
+}
+
+export interface OwnerCheck {
+  readonly profile: UnmanagedProfile;
+  readonly process: MarkedProcess;
+  /** The run that it is proven to belong to; null: none. */
+  readonly runId: string | null;
+  /** All processes with the marker of the profile. */
+  readonly carriers: readonly MarkedProcess[];
+  /** Process 1 is that of the system, not of a container. */
+  readonly wholeMachine: boolean;
+  /** The live process with the recorded pid. */
+  readonly claimed: ReadonlyMap<string, ProcessEvidence | null>;
+}
+
+/** The pid file does not exist. A file that cannot be read, or is being written, proves nothing. */
+export const PID_FILE_MISSING = "";
+
+/** Whether the tool that marked a process is gone, by pids and ancestry, never by a name or a command line. */
+export function checkOwner({
+  profile,
+  process,
+  runId,
+  carriers: processes,
+  claimed,
+  wholeMachine,
+}: OwnerCheck): OwnerState {
+  const ours = runId ?? process.runId;
+  if (ours !== null) return { kind: "ours", why: `it belongs to run ${ours}` };
+  // There is no identity to verify when it is ended.
+  if (process.value === "") return { kind: "unknown", why: `${profile.marker} is empty` };
+  const { owner } = profile;
+  if (owner === "orphaned") return checkOrphaned(process, processes, wholeMachine);
+  if (owner === "orphaned-in-container") return checkOrphaned(process, processes, true);
+  if ("pid-file" in owner) {
+    const [[pid, evidence] = []] = claimed;
+    if (pid === undefined) return { kind: "unknown", why: `${owner["pid-file"]} does not name its owner` };
+    if (pid === PID_FILE_MISSING) return { kind: "gone", why: `${owner["pid-file"]} does not exist` };
+    return checkNamedOwner(process, pid, evidence ?? null, owner["pid-file"]);
+  }
+  const variable = owner["pid-variable"];
+  const pid = process.others[variable] ?? "";
+  if (!claimed.has(pid)) return { kind: "unknown", why: `${variable} does not name its owner` };
+  return checkNamedOwner(process, pid, claimed.get(pid) ?? null, variable);
+}
+
+/** The topmost process with the marker was started by the tool; if its parent is process 1, the tool is gone. */
+function checkOrphaned(
+  process: MarkedProcess,
+  processes: readonly MarkedProcess[],
+  wholeMachine: boolean,
+): OwnerState {
+  const byPid = new Map(processes.map((each) => [each.identity.pid, each] as const));
+  let top = process;
+  for (let steps = 0; steps < processes.length; steps++) {
+    const parent = byPid.get(top.parentPid);
+    if (parent === undefined || parent.value !== process.value) break;
+    top = parent;
+  }
+  const { pid } = top.identity;
+  // In a container the tool itself may be process 1: its children would look like orphans.
+  if (top.parentPid === 1 && !wholeMachine)
+    return {
+      kind: "unknown",
+      why: `the parent of ${pid} is process 1, which in a container may be its owner`,
+    };
+  if (top.parentPid === 1)
+    return {
+      kind: "gone",
+      why: `${pid === process.identity.pid ? "it" : `its ancestor ${pid}`} was orphaned: its parent is process 1`,
+    };
+  return { kind: "alive", why: `the parent of ${pid} is process ${top.parentPid}` };
+}
+
+function checkNamedOwner(
+  process: MarkedProcess,
+  pid: string,
+  evidence: ProcessEvidence | null,
+  by: string,
+): OwnerState {
+  if (evidence === null || !evidence.alive)
+    return { kind: "gone", why: `process ${pid}, named by ${by}, is gone` };
+  // A parent is older than its child.
+  if (evidence.identity.startTime > process.identity.startTime)
+    return { kind: "gone", why: `pid ${pid}, named by ${by}, belongs to a younger process now` };
+  return { kind: "alive", why: `process ${pid}, named by ${by}, is alive` };
+}
 
 interface UnmanagedProcess {
   readonly process: MarkedProcess;
@@ -37,14 +128,14 @@ export async function printUnmanaged(profile: string | null, all: boolean, json:
   const shown = all ? carriers : carriers.filter(({ ownerState }) => ownerState.kind === "gone");
   if (json) print(toJson(shown.map(processJson), 2));
   else if (shown.length > 0) print(`${shown.flatMap(processText).join("\n")}\n`);
-  else if (profiles.length > 0) notice("no process carries a declared marker whose owner is gone", "dim");
+  else if (profiles.length > 0) notice("no process with a declared marker has lost its owner", "dim");
   return 0;
 }
 
 /** Ends them after confirmation, each by its verified identity and marker. */
 export async function cleanupUnmanaged(
   profile: string,
-  { dryRun, yes, json }: { readonly dryRun: boolean; readonly yes: boolean; readonly json: boolean },
+  { dryRun = false, yes = false, json = false }: { dryRun?: boolean; yes?: boolean; json?: boolean },
 ): Promise<number> {
   assertOperator("end processes of other tools");
   const found = await findUnmanaged(await resolveProfiles(profile));

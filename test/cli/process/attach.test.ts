@@ -19,7 +19,7 @@ describe.concurrent("attach", () => {
       ["at6", DETACH],
     );
     expect(code).toBe(0);
-    expect(stdout).toContain(`holdfast: detached from ${runId}; it goes on`);
+    expect(stdout).toContain(`holdfast: detached from ${runId}; the run continues`);
     // The program had asked for it, and is no longer there to take it back.
     expect(stdout.lastIndexOf("\u001b[?2004l")).toBeGreaterThan(stdout.lastIndexOf("\u001b[?2004h"));
     expect(await gatewayFixture.record(runId)).toMatchObject({ state: "running" });
@@ -77,7 +77,7 @@ describe.concurrent("attach", () => {
       code: 125,
       signal: null,
       stdout: "up\n",
-      stderr: `holdfast: the gateway went away; ${runId} stays with its anchor. Attach again when a gateway runs\n`,
+      stderr: `holdfast: the connection to the gateway was lost; ${runId} continues under its anchor. Attach again when a gateway is running\n`,
     });
   });
 
@@ -88,7 +88,7 @@ describe.concurrent("attach", () => {
     await waitFor("it is let go of", async () => (await gatewayFixture.status()).runs === 0);
     expect(await gatewayFixture.holdfast("attach", runId)).toMatchObject({
       code: 2,
-      stderr: "holdfast: attach needs a terminal for its keys; say --read-only to watch\n",
+      stderr: "holdfast: attach needs a terminal for its keys; use --read-only to watch\n",
     });
     expect(await gatewayFixture.holdfast("attach", "--read-only", runId)).toMatchObject({
       code: 125,

@@ -89,7 +89,7 @@ describe("what `holdfast run` says and exits with", () => {
         { emptiness: "unproven" },
       ),
       125,
-      "the run was lost: its anchor was killed by SIGKILL; that nothing is left could not be proven",
+      "the run was lost: its anchor was killed by SIGKILL; it is not proven that no process is left",
     ],
     [
       "our own Ctrl-C: 130 whatever the command made of it, and no lecture",
@@ -161,25 +161,25 @@ describe("what `holdfast run` says and exits with", () => {
         { survivors: [{ pid: 9, startTime: 1, kind: "unkillable", command: "dd" }] },
       ),
       125,
-      "could not kill 9 dd (unkillable); the anchor of run run_0123456789ab stays and goes on trying",
+      "could not kill 9 dd (unkillable); the anchor of run run_0123456789ab stays and keeps trying",
     ],
     [
       "a user who would not wait",
       ended({}, { state: "exiting", exit: null, emptiness: null }, { interrupt: "SIGINT" }),
       130,
-      "left run run_0123456789ab to its anchor, which goes on terminating it",
+      "left run run_0123456789ab to its anchor, which continues to terminate it",
     ],
     [
       "a user who would not wait, when the anchor was told and the record knows nothing of it",
       ended({}, running, { state: "exiting", interrupt: "SIGINT" }),
       130,
-      "left run run_0123456789ab to its anchor, which goes on terminating it",
+      "left run run_0123456789ab to its anchor, which continues to terminate it",
     ],
     [
       "a user who would not wait, when nobody could be told",
       ended({}, running, { interrupt: "SIGINT" }),
       130,
-      "left run run_0123456789ab, which may go on: neither its gateway nor its anchor has answered. `holdfast runs cancel run_0123456789ab` tries again",
+      "left run run_0123456789ab, which may continue: neither its gateway nor its anchor answered. `holdfast runs stop run_0123456789ab` tries again",
     ],
     [
       "a run that is gone before anybody could record it",

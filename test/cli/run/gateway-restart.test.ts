@@ -59,7 +59,7 @@ describe("under a foreground run", LONG_TIMEOUT, () => {
     await using fixture = await ForegroundFixture.started();
     await using gate = await RunGate.create();
     const script = `echo up; read line <'${gate.path}'; seq 1 2000; exit 8`;
-    const { finished, runId } = await fixture.startForeground("--", "sh", "-c", script);
+    const { finished, runId } = await fixture.startForeground(script);
     await fixture.stop();
     await gate.release();
     await waitFor("it is gone", async () => (await fixture.membersOf(runId)).length === 0);

@@ -1,14 +1,20 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { existsSync } from "node:fs";
+import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
+import { RunInterrupts } from "../../../src/cli/run/interrupts.js";
+import type { ForegroundRun } from "../../../src/cli/run/stdio.js";
 import type { RunRecord } from "../../../src/model/run.js";
 import { cliPath, waitForText, CliFixture } from "../../support/cli/cli-fixture.js";
 import { fixtureFactory, SUPERVISION_MODES } from "../../support/cli/supervision-modes.js";
+import { ForegroundFixture, LONG_TIMEOUT } from "../../support/cli/foreground-fixture.js";
 import { scaled } from "../../support/machine-speed.js";
+import { waitFor } from "../../support/wait-for.js";
 
-/** Ready when its trap is set; then it waits in a child, which TERM reaches as well. */
-const polite = `trap 'echo told; exit 0' TERM; echo ready; while :; do sleep 0.05; done`;
+/** Prints `ready` when the trap is set. TERM also reaches the child that it waits for. */
+const polite = `trap 'echo stopped; exit 0' TERM; echo ready; while :; do sleep 0.05; done`;
 const stubborn = `trap '' TERM INT HUP; echo ready; while :; do sleep 0.05; done`;
 
 async function lastRecord(cliFixture: CliFixture): Promise<RunRecord | undefined> {
@@ -24,13 +30,13 @@ describe.each(SUPERVISION_MODES)("%s", (mode) => {
       ["SIGINT", 130, "cancelling… press Ctrl-C again to kill"],
       ["SIGTERM", 143, "cancelling…"],
       ["SIGHUP", 129, "cancelling…"],
-    ] as const)("%s asks the whole tree to terminate and exits with %i", async (signal, code, message) => {
+    ] as const)("%s terminates the whole tree, and the exit code is %i", async (signal, code, message) => {
       await using cliFixture = await open();
       const { child, finished } = cliFixture.start("run", "--", "sh", "-c", polite);
       await waitForText(child.stdout, "ready");
       child.kill(signal);
       const result = await finished;
-      expect(result).toMatchObject({ code, stdout: "ready\ntold\n" });
+      expect(result).toMatchObject({ code, stdout: "ready\nstopped\n" });
       expect(result.stderr.split("\n")[0]).toBe(`holdfast: ${message}`);
       expect(await lastRecord(cliFixture)).toMatchObject({
         state: "exited",
@@ -39,7 +45,7 @@ describe.each(SUPERVISION_MODES)("%s", (mode) => {
       });
     });
 
-    test("the second one kills, without waiting for the grace", async () => {
+    test("a second one kills without waiting for the grace period", async () => {
       await using cliFixture = await open();
       const { child, finished } = cliFixture.start("run", "--grace", "25s", "--", "sh", "-c", stubborn);
       await waitForText(child.stdout, "ready");
@@ -56,7 +62,7 @@ describe.each(SUPERVISION_MODES)("%s", (mode) => {
       });
     });
 
-    test("after the grace it kills by itself", async () => {
+    test("kills after the grace period", async () => {
       await using cliFixture = await open();
       const { child, finished } = cliFixture.start("run", "--grace", "300ms", "--", "sh", "-c", stubborn);
       await waitForText(child.stdout, "ready");
@@ -73,13 +79,13 @@ describe.each(SUPERVISION_MODES)("%s", (mode) => {
         await setTimeout(delay);
         child.kill("SIGTERM");
         const { code, signal } = await finished;
-        // Before its first line of JavaScript runs, Node itself dies of it.
+        // Before the first line of JavaScript, the signal ends Node.
         expect(signal === "SIGTERM" || code === 143, `after ${delay} ms: ${code} ${signal}`).toBe(true);
       }
       await cliFixture.expectNoProcesses();
     });
 
-    test("ends it even when nobody reads the output any more", async () => {
+    test("ends the run although its output has no reader", async () => {
       await using cliFixture = await open();
       const child = spawn(process.execPath, [cliPath, "run", "--", "yes"], {
         env: cliFixture.env,
@@ -101,7 +107,7 @@ describe.each(SUPERVISION_MODES)("%s", (mode) => {
     });
   });
 
-  test("deadlines hold although nobody reads the output", async () => {
+  test("a timeout ends a run whose output is not read", async () => {
     await using cliFixture = await open();
     const { code, stdout } = await cliFixture.shell(
       "holdfast run --timeout 1s -- yes | (sleep 2; wc -c >/dev/null); echo ${PIPESTATUS[0]}",
@@ -110,18 +116,72 @@ describe.each(SUPERVISION_MODES)("%s", (mode) => {
   });
 });
 
-test("SIGKILL, which it cannot see: its anchor ends the tree", async () => {
+test("after SIGKILL of holdfast, the anchor ends the tree", async () => {
   await using cliFixture = await CliFixture.open();
-  const { child, finished } = cliFixture.start(
-    "run",
-    "--",
-    "sh",
-    "-c",
-    `(setsid sh -c "${stubborn}" &); ${stubborn}`,
-  );
+  const script = `(setsid sh -c "${stubborn}" &); ${stubborn}`;
+  const { child, finished } = cliFixture.start("run", "--", "sh", "-c", script);
   await waitForText(child.stdout, "ready");
   child.kill("SIGKILL");
   await finished;
-  // Two seconds for an owner to come back, five of grace.
+  // Two seconds of owner loss, five of grace.
   await cliFixture.expectNoProcesses(12_000);
+});
+
+describe("an interrupt", LONG_TIMEOUT, () => {
+  test("of a command that waits for approval ends the wait, and removes the approval", async () => {
+    await using fixture = await ForegroundFixture.started();
+    const { token } = await fixture.json<{ token: string }>("sessions", "create", "--key", "k", "--ask", "*");
+    const file = join(fixture.home, "touched");
+    const { child, finished } = fixture.startWith({ HOLDFAST_TOKEN: token }, "run", "--", "touch", file);
+    await waitForText(child.stderr, "waiting for approval");
+    const client = await fixture.client();
+    expect((await client.listApprovals()).approvals).toHaveLength(1);
+    child.kill("SIGINT");
+    expect((await finished).code).toBe(130);
+    await waitFor(
+      "the approval is removed",
+      async () => (await client.listApprovals()).approvals.length === 0,
+    );
+    expect(existsSync(file)).toBe(false);
+  });
+
+  test("of a run that became a service leaves the service running", async () => {
+    await using fixture = await ForegroundFixture.started();
+    const { child, finished, runId } = await fixture.startForeground("echo up; exec sleep 7402");
+    const reported = waitForText(child.stderr, "is a service now");
+    expect(await fixture.holdfast("service", "adopt", runId)).toMatchObject({ code: 0 });
+    await reported;
+    child.kill("SIGHUP");
+    const { code, stderr } = await finished;
+    expect({ code, stderr }).toEqual({
+      code: 129,
+      stderr: expect.stringContaining(`run ${runId} is a service now, and continues`) as string,
+    });
+    expect(await fixture.membersOf(runId)).toHaveLength(1);
+    expect(await fixture.record(runId)).toMatchObject({ state: "running", kind: "service" });
+    expect((await fixture.holdfast("service", "stop", runId, "--grace", "0")).code).toBe(0);
+  });
+});
+
+test("a failed stop is reported each time, and the third interrupt leaves", async () => {
+  const said: string[] = [];
+  using interrupts = new RunInterrupts("me", (message) => said.push(message));
+  const asked: unknown[] = [];
+  interrupts.attach({
+    service: null,
+    cancel: async (options: unknown) => {
+      asked.push(options);
+      throw new Error("its anchor does not answer");
+    },
+  } as unknown as ForegroundRun);
+  for (const word of ["cancelling…", "killing…"]) {
+    said.length = 0;
+    process.emit("SIGHUP", "SIGHUP");
+    await waitFor("the failure is reported", () => said.length === 2);
+    expect(said).toEqual([word, "its anchor does not answer"]);
+  }
+  process.emit("SIGHUP", "SIGHUP");
+  await interrupts.leaveRequested;
+  expect(asked).toEqual([{ actor: "me" }, { actor: "me", graceMs: 0 }]);
+  expect(interrupts.firstSignal).toBe("SIGHUP");
 });

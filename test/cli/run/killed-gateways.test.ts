@@ -127,7 +127,7 @@ describe.concurrent("a foreground run whose replacement gateways are killed too"
     await using fixture = await ForegroundFixture.started();
     await using gate = await RunGate.create();
     const script = `echo up; read line <'${gate.path}'; seq 1 2000; exit 8`;
-    const { finished, runId } = await fixture.startForeground("--", "sh", "-c", script);
+    const { finished, runId } = await fixture.startForeground(script);
     // Before a gateway can have told the caller.
     const killing = killEachGateway(fixture, (killed) => killed === 4, [0, 100]);
     await waitFor("the first is gone", async () => (await gatewaysOf(fixture)).length === 0);

@@ -10,19 +10,13 @@ import { cliPath, waitForText } from "../../support/cli/cli-fixture.js";
 import { ForegroundFixture, LONG_TIMEOUT } from "../../support/cli/foreground-fixture.js";
 import { waitFor } from "../../support/wait-for.js";
 
-const patient = "trap 'echo told; exit 9' TERM; echo up; while :; do sleep 0.05; done";
+const patient = "trap 'echo stopped; exit 9' TERM; echo up; while :; do sleep 0.05; done";
+const echoing = "echo up; read line; echo $line; exit 5";
 
-describe("a caller that vanishes", LONG_TIMEOUT, () => {
-  test("takes its run with it, and all that the run started", async () => {
+describe("a foreground run whose client is killed", LONG_TIMEOUT, () => {
+  test("ends with every process it started", async () => {
     await using fixture = await ForegroundFixture.started();
-    const { child, finished, runId } = await fixture.startForeground(
-      "--grace",
-      "300ms",
-      "--",
-      "sh",
-      "-c",
-      TWO_PROCESSES,
-    );
+    const { child, finished, runId } = await fixture.startForeground(TWO_PROCESSES, "--grace", "300ms");
     expect(await fixture.membersOf(runId)).toHaveLength(3);
     child.kill("SIGKILL");
     await finished;
@@ -32,9 +26,9 @@ describe("a caller that vanishes", LONG_TIMEOUT, () => {
     expect(await fixture.membersOf(runId)).toEqual([]);
   });
 
-  test("together with its gateway is waited for by the next one, but not for long; nor is one that never came", async () => {
+  test("together with its gateway is ended by the next gateway after a short wait", async () => {
     await using fixture = await ForegroundFixture.started();
-    const { child, runId } = await fixture.startForeground("--", "sh", "-c", TWO_PROCESSES);
+    const { child, runId } = await fixture.startForeground(TWO_PROCESSES);
     child.kill("SIGKILL");
     await fixture.killGateway();
     await fixture.startGateway();
@@ -49,9 +43,9 @@ describe("a caller that vanishes", LONG_TIMEOUT, () => {
   });
 });
 
-test("nobody else has a hand in a foreground run's input or output, but anybody may stop it", async () => {
+test("the input of a foreground run is its client's alone, but other requesters may stop it", async () => {
   await using fixture = await ForegroundFixture.started();
-  const { finished, runId } = await fixture.startForeground("--", "sh", "-c", patient);
+  const { finished, runId } = await fixture.startForeground(patient);
   const client = await fixture.client();
   const params = { runId };
   expect(await errorOf(client.write({ params, body: { text: "x" } }))).toMatchObject({
@@ -65,29 +59,24 @@ test("nobody else has a hand in a foreground run's input or output, but anybody 
 });
 
 describe("gateway stop", LONG_TIMEOUT, () => {
-  test("--runs terminate ends foreground runs; their callers get the last of the output and say why", async () => {
+  test("--runs terminate ends foreground runs; their clients print the last output and the reason", async () => {
     await using fixture = await ForegroundFixture.started();
-    const { finished, runId } = await fixture.startForeground("--", "sh", "-c", patient);
+    const { finished, runId } = await fixture.startForeground(patient);
     const { stdout } = await fixture.holdfast("gateway", "stop", "--runs", "terminate");
     expect(stdout).toContain("runs: 1 terminated");
     const result = await finished;
-    expect(result).toMatchObject({ code: 9, stdout: "up\ntold\n" });
+    expect(result).toMatchObject({ code: 9, stdout: "up\nstopped\n" });
     expect(result.stderr).toMatch(/^holdfast: cancelled by gateway:\S+$/m);
     expect((await fixture.record(runId)).exit).toMatchObject({ reason: "shutdown", code: 9 });
   });
 
-  test("leaves them otherwise, and says so; the caller starts no other, but goes on with the next", async () => {
+  test("leaves them otherwise; the client starts no gateway, and continues with the next one", async () => {
     await using fixture = await ForegroundFixture.started();
-    const { child, finished, runId } = await fixture.startForeground(
-      "--",
-      "sh",
-      "-c",
-      "echo up; read line; echo $line; exit 5",
-    );
+    const { child, finished, runId } = await fixture.startForeground(echoing);
     const { stdout } = await fixture.holdfast("gateway", "stop");
     expect(stdout).toContain("1 left to their anchors; 1 in the foreground, whose callers wait for the next");
     child.stdin.write("hello\n");
-    // Longer than a caller waits before it replaces a gateway that was killed.
+    // Longer than a client waits before it replaces a gateway that was killed.
     await setTimeout(2_500);
     expect((await fixture.holdfast("gateway", "status")).code).toBe(1);
     await fixture.startGateway();
@@ -101,9 +90,9 @@ describe("gateway stop", LONG_TIMEOUT, () => {
     expect((await fixture.record(runId)).exit).toMatchObject({ reason: "exit", code: 5 });
   });
 
-  test("keeps nobody from stopping: without a gateway, Ctrl-C goes to the anchor", async () => {
+  test("does not prevent a stop: Ctrl-C goes to the anchor", async () => {
     await using fixture = await ForegroundFixture.started();
-    const { child, finished, runId } = await fixture.startForeground("--", "sh", "-c", patient);
+    const { child, finished, runId } = await fixture.startForeground(patient);
     await fixture.stop();
     child.kill("SIGINT");
     const { code, stderr } = await finished;
@@ -120,15 +109,10 @@ describe("gateway stop", LONG_TIMEOUT, () => {
 });
 
 describe("a gateway that stops", LONG_TIMEOUT, () => {
-  test("slowly, because somebody does not say goodbye, is not taken for the next one", async () => {
+  test("slowly, because a client does not close its connection, is not taken for the next one", async () => {
     await using fixture = await ForegroundFixture.started();
-    const silent = await fixture.startForeground("--", "sh", "-c", patient);
-    const { child, finished } = await fixture.startForeground(
-      "--",
-      "sh",
-      "-c",
-      "echo up; read line; echo $line; exit 5",
-    );
+    const silent = await fixture.startForeground(patient);
+    const { child, finished } = await fixture.startForeground(echoing);
     silent.child.kill("SIGSTOP");
     expect((await fixture.holdfast("gateway", "restart")).code).toBe(0);
     silent.child.kill("SIGCONT");
@@ -140,9 +124,9 @@ describe("a gateway that stops", LONG_TIMEOUT, () => {
 });
 
 describe("a gateway that hangs", LONG_TIMEOUT, () => {
-  test("keeps nobody from stopping: Ctrl-C goes to the anchor, and the caller leaves", async () => {
+  test("does not prevent a stop: Ctrl-C goes to the anchor, and the client leaves", async () => {
     await using fixture = await ForegroundFixture.started();
-    const { child, finished, runId } = await fixture.startForeground("--", "sh", "-c", patient);
+    const { child, finished, runId } = await fixture.startForeground(patient);
     const { pid } = await fixture.status();
     process.kill(pid, "SIGSTOP");
     try {
@@ -157,13 +141,13 @@ describe("a gateway that hangs", LONG_TIMEOUT, () => {
     expect((await fixture.waitForEnd(runId)).exit).toMatchObject({ reason: "manual-cancel", code: 9 });
   });
 
-  test("is not waited for by who insists on leaving before there is a run", async () => {
+  test("does not hold a client that is interrupted three times before the run has started", async () => {
     await using fixture = await ForegroundFixture.started();
     const { pid } = await fixture.status();
     process.kill(pid, "SIGSTOP");
     try {
       const { child, finished } = fixture.start("run", "--", "true");
-      await waitFor("it listens to signals", () => catchesHangup(child.pid ?? 0));
+      await waitFor("it handles SIGHUP", () => catchesHangup(child.pid ?? 0));
       for (const said of ["cancelling", "killing"]) {
         child.kill("SIGINT");
         await waitForText(child.stderr, said);
@@ -176,14 +160,14 @@ describe("a gateway that hangs", LONG_TIMEOUT, () => {
   });
 });
 
-/** Of itself, Node does not. */
+/** Node itself does not handle SIGHUP. */
 async function catchesHangup(pid: number): Promise<boolean> {
   const status = await readFile(`/proc/${pid}/status`, "utf8");
   return (BigInt(`0x${/SigCgt:\s+(\w+)/.exec(status)?.[1]}`) & 1n) === 1n;
 }
 
 test(
-  "a limit that cannot be set is no failure of the gateway, and --json has the record",
+  "a limit that cannot be set is no failure of the gateway, and --json prints the record",
   LONG_TIMEOUT,
   async () => {
     await using fixture = await ForegroundFixture.open();
@@ -200,22 +184,16 @@ test(
   },
 );
 
-test("a reader that stalls holds up the command, and fills neither its client nor the gateway", async () => {
+test("a reader that stalls blocks the command, and uses no memory of client and gateway", async () => {
   await using fixture = await ForegroundFixture.started();
   const { pid } = await fixture.status();
   const before = await peakKb(pid);
   const { child, finished } = fixture.start(
-    "run",
-    "--buffer",
-    "512K",
-    "--",
-    "sh",
-    "-c",
-    "yes | head -c 200M; yes >&2",
+    ...["run", "--buffer", "512K", "--", "sh", "-c", "yes | head -c 200M; yes >&2"],
   );
   child.stdout.pause();
   child.stderr.pause();
-  await waitFor("the client is there", async () => (await fixture.status()).runs === 1);
+  await waitFor("the run has started", async () => (await fixture.status()).runs === 1);
   await setTimeout(2_000);
   expect(await peakKb(child.pid ?? 0)).toBeLessThan(160_000);
   expect((await peakKb(pid)) - before).toBeLessThan(64_000);
@@ -230,7 +208,7 @@ async function peakKb(pid: number): Promise<number> {
   return Number(/VmHWM:\s+(\d+)/.exec(status)?.[1]);
 }
 
-test("a gateway that cannot be started is told in one line, and nothing is run", async () => {
+test("a gateway that cannot be started is reported in one line, and nothing is run", async () => {
   await using fixture = await ForegroundFixture.open();
   await writeFile(join(fixture.home, "gateway-id"), "no id at all");
   const { code, stdout, stderr } = await fixture.holdfast("run", "--", "echo", "run");
@@ -246,7 +224,7 @@ describe("inside a run", () => {
     ["gateway start", ["gateway", "start"], "cannot be started from inside a run"],
     ["gateway run", ["gateway", "run"], "cannot be run from inside a run"],
     ["gateway restart", ["gateway", "restart"], "cannot be restarted from inside a run"],
-  ] as const)("%s starts no gateway, and says what to do", async (name, args, sentence) => {
+  ] as const)("%s starts no gateway, and prints what to do", async (name, args, sentence) => {
     await using fixture = await ForegroundFixture.open();
     const { child, finished } = fixture.startWith(inside, ...args);
     child.stdin.end();
@@ -257,24 +235,17 @@ describe("inside a run", () => {
     expect(await fixture.processes()).toEqual([]);
   });
 
-  test("a session's command goes through the gateway, as the session's", async () => {
+  test("a command of a session goes through the gateway, for that session", async () => {
     await using fixture = await ForegroundFixture.started();
     const client = await fixture.client();
     const { token } = await client.openSession({
       body: { key: "agent-1", execRules: [{ effect: "allow" }] },
     });
     const session = createClient({ socketPath: gatewaySocketPath(fixture.home), token });
+    const words = ["run", "--", "sh", "-c", 'echo "$HOLDFAST_SESSION_KEY $HOLDFAST_RUN_ID"'];
     const { run, output } = await session.exec({
       body: {
-        argv: [
-          process.execPath,
-          cliPath,
-          "run",
-          "--",
-          "sh",
-          "-c",
-          'echo "$HOLDFAST_SESSION_KEY $HOLDFAST_RUN_ID"',
-        ],
+        argv: [process.execPath, cliPath, ...words],
         environment: { PATH: process.env["PATH"] ?? "", HOLDFAST_HOME: fixture.home },
       },
     });
@@ -287,7 +258,7 @@ describe("inside a run", () => {
     });
   });
 
-  test("--in-process works, but not for a session, unless as the operator", async () => {
+  test("--in-process works for the operator, and is refused for a session", async () => {
     await using fixture = await ForegroundFixture.open();
     const session = { ...inside, HOLDFAST_TOKEN: "hfs_x" };
     const run = async (env: NodeJS.ProcessEnv): Promise<number | null> => {

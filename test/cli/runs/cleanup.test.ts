@@ -87,10 +87,10 @@ describe.concurrent("runs cleanup", () => {
     const { code, stdout, stderr } = await fixture.holdfast("runs", "cleanup", "--all-orphans", "--dry-run");
     expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
     expect(stdout).toContain(`${runId}  running  /bin/sh -c`);
-    expect(stdout).toContain("  ours: its anchor answers to the key in its run directory\n");
-    expect(stdout).toMatch(/ {2}ours: anchor \d+ \(start \d+(, id \d+)?\) is alive\n/);
+    expect(stdout).toContain("  evidence: its anchor answers to the key in its run directory\n");
+    expect(stdout).toMatch(/ {2}evidence: anchor \d+ \(start \d+(, id \d+)?\) is alive\n/);
     expect(stdout).toContain("  would: stop it, then end its record\n");
-    expect(stdout).toContain(`  ours: first process ${root?.pid} (start ${root?.startTime}`);
+    expect(stdout).toContain(`  evidence: leader ${root?.pid} (start ${root?.startTime}`);
     for (const pid of await fixture.membersOf(lost))
       expect(stdout).toMatch(new RegExp(`^  process ${pid} \\w+$`, "m"));
     expect(await contents(fixture.home)).toEqual(before);

@@ -1,7 +1,7 @@
 import picocolors from "picocolors";
 import { describe, expect, test } from "vitest";
 import type { ProcessEvidence } from "../../../src/anchor/host.js";
-import { describeRun } from "../../../src/cli/runs/describe.js";
+import { describeRun } from "../../../src/cli/runs/show.js";
 import type { RunEvent } from "../../../src/model/run-event.js";
 import { REAPED_USAGE, type RunRecord } from "../../../src/model/run.js";
 import type { RunProcesses } from "../../../src/supervisor/inspect/live-processes.js";
@@ -87,13 +87,13 @@ describe("a run that lives", () => {
   test("is not taken for a stranger that has its number", () => {
     const root = evidence(101, { matches: false, command: "innocent" });
     const text = shown(running, seen({ root }));
-    expect(text).toContain("a stranger has its number now");
+    expect(text).toContain("another process has its pid now");
     expect(text).toContain("none is alive");
     expect(text).not.toContain("innocent");
   });
 
   test("says why its processes could not be looked at", () => {
-    expect(shown(running, seen({ unknown: "no\nbinary" }))).toContain("not looked at: no␊binary");
+    expect(shown(running, seen({ unknown: "no\nbinary" }))).toContain("not inspected: no␊binary");
   });
 
   test("survives evidence that leads round in a circle", () => {
@@ -116,7 +116,7 @@ describe("a run that has ended", () => {
       }),
     );
     expect(text).toContain("reason     manual-cancel");
-    expect(text).toContain("asked by   cli:me");
+    expect(text).toContain("actor      cli:me");
     expect(text).toContain("status     SIGTERM (from anchor)");
     expect(text).toContain("leftovers (3)\n  7 sleep (background)\n  and 2 more");
     expect(text).toContain("ticket=42");

@@ -74,13 +74,13 @@ describe.concurrent("runs import", () => {
     const runId = first?.runId ?? "";
     const shown = await fixture.holdfast("runs", "show", runId);
     expect(shown.stdout).toMatch(new RegExp(`imported +pid ${wanted.pid}, below ${tool.root}\n`));
-    expect(shown.stdout).toMatch(/owner +nobody, epoch 1\n/);
+    expect(shown.stdout).toMatch(/owner +none, epoch 1\n/);
     const cancelled = await fixture.holdfast("runs", "cancel", runId);
     expect(cancelled.code).toBe(3);
     expect(isAlive(wanted)).toBe(true);
     const cleaned = await fixture.holdfast("runs", "cleanup", "--label", "from=tool", "--yes");
     expect(cleaned.stdout).toContain(
-      `ours: process ${wanted.pid} runs the recorded command from below ${tool.root}\n`,
+      `evidence: process ${wanted.pid} runs the recorded command from below ${tool.root}\n`,
     );
     expect([wanted, lookalike].map(isAlive)).toEqual([false, true]);
     const { exit } = await fixture.record(runId);

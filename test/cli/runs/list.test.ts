@@ -1,11 +1,11 @@
 import picocolors from "picocolors";
 import { describe, expect, test } from "vitest";
-import { KnownHosts } from "../../../src/cli/client/known-hosts.js";
+import { KnownHosts } from "../../../src/cli/client/run-view.js";
 import { ownerWarning, ownerWarningText, runStatusText } from "../../../src/cli/print/run-status.js";
-import { displayWidth } from "../../../src/text/width.js";
 import { runTable } from "../../../src/cli/runs/list.js";
-import type { RunRecord } from "../../../src/model/run.js";
 import { END_REASONS } from "../../../src/model/enums.js";
+import type { RunRecord } from "../../../src/model/run.js";
+import { displayWidth } from "../../../src/text/width.js";
 import { sampleRunExit, sampleRunRecord } from "../../support/store/run-samples.js";
 
 const plain = picocolors.createColors(false);

@@ -1,6 +1,5 @@
 import { expect, test } from "vitest";
-import { resolveRun } from "../../../src/cli/client/resolve-run.js";
-import type { LocalState } from "../../../src/cli/client/local-state.js";
+import { type LocalState, resolveRun } from "../../../src/cli/client/resolve-run.js";
 import { stopFoundRun } from "../../../src/cli/stop/stop-coordinator.js";
 import { FakeAnchor } from "../../support/supervisor/fake-anchor.js";
 import { FakeHost } from "../../support/supervisor/fake-host.js";

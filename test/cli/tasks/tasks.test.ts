@@ -72,7 +72,7 @@ test("show reaches what does a task: its processes, output, end, and who asked f
   const [taskId = ""] = cancelled.stdout.split(" ");
   expect(cancelled.stdout).toBe(`${taskId} is cancelled\n`);
   const after = await batchCli.holdfast("tasks", "show", taskId);
-  expect(after.stdout).toMatch(/\n {2}reason +manual-cancel\n {2}asked by +operator\n/);
+  expect(after.stdout).toMatch(/\n {2}reason +manual-cancel\n {2}actor +operator\n/);
   expect(after.stdout).toMatch(/ended +cancelled, by operator\n$/);
   expect(await batchCli.holdfast("tasks", "cancel", taskId)).toMatchObject({
     code: 0,
@@ -154,7 +154,7 @@ test("asked to tell of work, and not whom, it is refused where nobody would hear
   const spawn = ["acp", "spawn", "--agent-command", SCRIPTED_AGENT, "--background", ...notify];
   const spawned = await batchCli.holdfast(...spawn, scriptedPrompt({ say: "x" }));
   expect(spawned).toMatchObject({ code: 0, stdout: expect.stringMatching(/^turn_\w+\n$/) as string });
-  expect(spawned.stderr).toMatch(/task_\w+ has no notification target, so nobody will be notified\n$/);
+  expect(spawned.stderr).toMatch(/task_\w+ has no notification target, so no notification will be sent\n$/);
   // A session hears itself, and who is silent need not be told.
   expect(await batchCli.holdfast("run", "--detach", "--notify", "silent", "--", "true")).toMatchObject({
     code: 0,
@@ -356,7 +356,7 @@ test("the policy of a task is changed while it goes on, and not afterwards", asy
   expect(await batchCli.holdfast("tasks", "notify", id, "done_only")).toMatchObject({
     code: 0,
     stdout: `${id}: done_only\n`,
-    stderr: `holdfast: ${id} has no notification target, so nobody will be notified\n`,
+    stderr: `holdfast: ${id} has no notification target, so no notification will be sent\n`,
   });
   await client.finishTask({ params: { id }, body: { status: "succeeded" } });
   expect(await batchCli.holdfast("tasks", "notify", id, "silent")).toMatchObject({

@@ -4,7 +4,7 @@ import { BatchCli } from "../../support/cli/batch-cli.js";
 import { BackgroundGateway } from "../../support/cli/background-gateway.js";
 import { waitFor } from "../../support/wait-for.js";
 
-const STORE = "holdfast: no gateway is running; this is what the store says\n";
+const STORE = "holdfast: no gateway is running; showing what the store has\n";
 
 test("without a gateway tasks are read from the store, and what has ended is waited for", async () => {
   await using gatewayFixture = await BackgroundGateway.started();

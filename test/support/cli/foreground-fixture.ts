@@ -1,15 +1,14 @@
 import { mkdtemp } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { type CliProcess, waitForText } from "./cli-fixture.js";
-import { BackgroundGateway } from "./background-gateway.js";
 import { startGateway } from "../../../src/gateway/start.js";
-import { cliPath } from "./cli-fixture.js";
+import { BackgroundGateway } from "./background-gateway.js";
+import { type CliProcess, cliPath, waitForText } from "./cli-fixture.js";
 
-/** Gateways come and go in these tests, which takes a loaded machine many seconds each time. */
+/** For tests that start several gateways: each start takes seconds on a loaded machine. */
 export const LONG_TIMEOUT = { timeout: 120_000 };
 
-/** A state directory with a gateway, whose foreground commands are its clients, as a person has it. */
+/** A state directory with a gateway; `holdfast run` goes through it. */
 export class ForegroundFixture extends BackgroundGateway {
   static override async open(): Promise<ForegroundFixture> {
     return new ForegroundFixture(await mkdtemp(join(tmpdir(), "hf-")));
@@ -29,22 +28,24 @@ export class ForegroundFixture extends BackgroundGateway {
     await startGateway(this.home, cliPath);
   }
 
-  /** Two may be starting a gateway at the same time: the one that comes too late needs a while to find that out. */
+  /** Two processes may start a gateway at the same time; the second ends when it finds the first. */
   override expectNoProcesses(withinMs = 15_000): Promise<void> {
     return super.expectNoProcesses(withinMs);
   }
 
-  /** The gateway, killed outright. */
   async killGateway(): Promise<void> {
     const { pid } = await this.status();
     process.kill(pid, "SIGKILL");
   }
 
-  /** `holdfast run`, once its command has said that it is up; the run's id. */
-  async startForeground(...args: readonly string[]): Promise<CliProcess & { readonly runId: string }> {
-    const going = this.start("run", ...args);
-    await waitForText(going.child.stdout, "up\n");
+  /** `holdfast run` of a shell script, after the script has printed `up`. */
+  async startForeground(
+    script: string,
+    ...options: readonly string[]
+  ): Promise<CliProcess & { readonly runId: string }> {
+    const started = this.start("run", ...options, "--", "sh", "-c", script);
+    await waitForText(started.child.stdout, "up\n");
     const { runs } = await (await this.client()).listRuns();
-    return { ...going, runId: runs[0]?.runId ?? "" };
+    return { ...started, runId: runs[0]?.runId ?? "" };
   }
 }

@@ -45,12 +45,7 @@ describe.concurrent("a gateway whose socket is lost", LONG_TIMEOUT, () => {
     ["replaced by a socket that nobody listens on", deadSocket],
   ])("%s, makes it again, and keeps the connections that it has", async (_, damage) => {
     await using fixture = await ForegroundFixture.started();
-    const { child, finished } = await fixture.startForeground(
-      "--",
-      "sh",
-      "-c",
-      "echo up; read line; echo $line; exit 5",
-    );
+    const { child, finished } = await fixture.startForeground("echo up; read line; echo $line; exit 5");
     const { pid } = await fixture.status();
     await damage(gatewaySocketPath(fixture.home));
     await answersAgain(fixture);

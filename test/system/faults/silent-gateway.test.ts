@@ -87,7 +87,7 @@ describe("a gateway that is stopped", () => {
     ]);
     expect(kill.stderr).toMatch(/did not answer within 5 s, and a session has no other way to stop anything/);
     expect(list.stderr).toMatch(
-      /did not answer within 5 s, and only a gateway can say what this session may see/,
+      /did not answer within 5 s, and only a gateway knows what this session may see/,
     );
     expect([kill.code, list.code]).toEqual([125, 125]);
     expect(await gatewayFixture.membersOf(sights.open)).not.toEqual([]);

@@ -125,7 +125,7 @@ describe("in another time namespace", { timeout: TIMEOUT_MS }, () => {
         const shown = await elsewhen.holdfast("runs", "show", task);
         expect(shown).toMatchObject({ code: 0, stderr: "" });
         expect(shown.stdout).not.toMatch(/unowned|: gone|none is alive/);
-        expect(shown.stdout).toMatch(told ? /─ \d+ sleep/ : /not looked at: .* another time namespace/);
+        expect(shown.stdout).toMatch(told ? /─ \d+ sleep/ : /not inspected: .* another time namespace/);
         const { stdout: ps } = await elsewhen.holdfast("ps");
         expect(ps).not.toContain("unowned");
         expect(ps).toMatch(told ? /─ sleep/ : new RegExp(`${task} +running +\\S+ +- +- +-`));

@@ -16,14 +16,7 @@ test(
     // Each time it is told to, it writes several times what is held for a slow reader.
     const script = `echo up; for time in 1 2; do until [ -e ${more}$time ]; do sleep 0.05; done;
     head -c ${4 * room} /dev/zero; : > ${more}-$time; done; exec sleep 7401`;
-    const { child, finished, runId } = await fixture.startForeground(
-      "--buffer",
-      `${room}`,
-      "--",
-      "sh",
-      "-c",
-      script,
-    );
+    const { child, finished, runId } = await fixture.startForeground(script, "--buffer", `${room}`);
     expect(await fixture.holdfast("service", "adopt", runId)).toMatchObject({ code: 0 });
     child.kill("SIGKILL");
     await finished;

@@ -1,5 +1,5 @@
 import type { ResponseOf } from "../../../api/contract.js";
-import { ReconnectingStream, type ReconnectingStreamOptions } from "../../client/reconnecting-stream.js";
+import { ReconnectingStream, type ReconnectingStreamOptions } from "../../client/reconnect.js";
 import type { Notice, ShownTurn } from "./turn-result.js";
 
 export type WatchedUpdate = ResponseOf<"acpWatch">["updates"][number];

@@ -1,5 +1,7 @@
-import { StdinClosed } from "../../errors.js";
+import type { StreamName } from "../../anchor/host.js";
 import { deferred, type Deferred } from "../../async/deferred.js";
+import { StdinClosed } from "../../errors.js";
+import type { OutputChunk } from "../../supervisor/api.js";
 
 /** Sends input over one connection. */
 export interface StdinSender {
@@ -45,7 +47,7 @@ export class StdinBuffer {
   /** A new connection; the anchor has `accepted` bytes. */
   attach(sender: StdinSender, accepted: number): void {
     this.#sender = sender;
-    if (accepted > this.#written) this.reject("others have typed into it meanwhile");
+    if (accepted > this.#written) this.reject("another client has written to it meanwhile");
     if (this.#rejected !== null) return;
     this.acknowledge(accepted);
     for (const { at, bytes } of this.#chunks) sender.send(at, bytes);
@@ -68,5 +70,61 @@ export class StdinBuffer {
     const chunks = this.#chunks;
     this.#chunks = [];
     for (const { done } of chunks) done.reject(new StdinClosed(this.#runId, this.#rejected));
+  }
+}
+
+/**
+ * One stream of a run over connections that may break. Bytes that were read are not requested again; bytes that only
+ * arrived are dropped with their connection and arrive again with the next.
+ */
+export class OutputBuffer {
+  readonly #stream: StreamName;
+  #chunks: OutputChunk[] = [];
+  #nextOffset = 0;
+  #writtenOffset = 0;
+  #ended = false;
+  #wake: () => void = () => {};
+
+  constructor(stream: StreamName) {
+    this.#stream = stream;
+  }
+
+  /** The first byte that was not read. */
+  get nextOffset(): number {
+    return this.#nextOffset;
+  }
+
+  /** The first byte that the reader may not have written yet. */
+  get writtenOffset(): number {
+    return this.#writtenOffset;
+  }
+
+  push(offset: number, bytes: Uint8Array): void {
+    this.#chunks.push({ stream: this.#stream, offset, bytes });
+    this.#wake();
+  }
+
+  discard(): void {
+    this.#chunks = [];
+  }
+
+  /** No more bytes will arrive. */
+  end(): void {
+    this.#ended = true;
+    this.#wake();
+  }
+
+  /** `written` is called when the reader asks for the next piece. */
+  async *read(written: (offset: number) => void): AsyncGenerator<OutputChunk, void, undefined> {
+    for (;;) {
+      const chunk = this.#chunks.shift();
+      if (chunk !== undefined) {
+        this.#nextOffset = chunk.offset + chunk.bytes.length;
+        yield chunk;
+        this.#writtenOffset = this.#nextOffset;
+        written(this.#writtenOffset);
+      } else if (this.#ended) return;
+      else await new Promise<void>((resolve) => (this.#wake = resolve));
+    }
   }
 }

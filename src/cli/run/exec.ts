@@ -1,17 +1,71 @@
-import { constants } from "node:os";
+import { resolve } from "node:path";
 import { describeSurvivor } from "../../anchor/inspect/liveness.js";
-import type { GatewayClient } from "../../api/client.js";
+import type { GatewayClient, GatewayError } from "../../api/client.js";
 import type { RequestOf, ResponseOf } from "../../api/contract.js";
-import { GatewayUnreachable } from "../../errors.js";
+import { BadInput, GatewayUnreachable, LimitUnavailable, SpawnFailed } from "../../errors.js";
+import { environmentOutsideRuns } from "../../gateway/start.js";
 import type { CommandInput, SpawnOptions } from "../../supervisor/api.js";
 import { sanitizeLine, sanitizeText } from "../../text/sanitize.js";
-import { connectOrStart } from "../client/connect.js";
-import { execRequestBody } from "../client/exec-request.js";
+import { connectOrStart, hasErrorCode } from "../client/connect.js";
+import { sessionToken } from "../client/requester.js";
 import { formatDuration } from "../options/units.js";
 import { exitCodes, runExitCode, spawnErrorCode } from "../print/exit-code.js";
 import { runStatusText } from "../print/run-status.js";
 import { notice, writeStderr } from "../print/stderr.js";
 import { printRequired, toJson } from "../print/stdout.js";
+import { interruptExitCode, type InterruptSignal, onInterruptSignals } from "./interrupts.js";
+
+/** The request for a command with the environment, directory and umask of this process. */
+export function execRequestBody(input: CommandInput, options: SpawnOptions): RequestOf<"exec">["body"] {
+  const { umask, labels = {}, env = {}, allowEnv = [], graceMs, onEscape, limits, merge = false } = options;
+  return {
+    ...("argv" in input ? { argv: [...input.argv] } : { command: input.ptyCommand }),
+    pty: input.io === "pty",
+    environment: options.clearEnv === true ? {} : environmentOutsideRuns(),
+    env: { ...env },
+    allowEnv: [...allowEnv],
+    cwd: absoluteCwd(options.cwd),
+    ...(umask === undefined ? {} : { umask }),
+    labels: { ...labels },
+    timeoutMs: options.timeoutMs ?? 0,
+    noOutputTimeoutMs: options.noOutputTimeoutMs ?? 0,
+    ...(graceMs === undefined ? {} : { graceMs }),
+    ...(onEscape === undefined ? {} : { onEscape }),
+    ...(limits === undefined ? {} : { limits }),
+    merge,
+    maxChars: 0,
+  };
+}
+
+/** Absolute: the gateway has another directory. */
+function absoluteCwd(cwd: string | undefined): string {
+  if (cwd === "")
+    throw new BadInput("cwd", "the working directory is empty; leave it out for the current one");
+  try {
+    return resolve(cwd ?? ".");
+  } catch (error) {
+    throw new BadInput("cwd", `the current directory is gone (${(error as Error).message}); use --cwd`);
+  }
+}
+
+/** Turns a gateway's error about a failed start into SpawnFailed; returns other errors unchanged. */
+export function toSpawnFailed(error: unknown): unknown {
+  if (!hasErrorCode(error, "SPAWN_FAILED", "LIMIT_UNAVAILABLE")) return error;
+  const { code, message, fields } = error as GatewayError;
+  const { runId, errno, step } = fields as { runId: string; errno: number; step: string };
+  const Failure = code === "LIMIT_UNAVAILABLE" ? LimitUnavailable : SpawnFailed;
+  return new Failure(runId, errno, step, message);
+}
+
+const APPROVAL_NOTICE_MS = 2_000;
+
+/** Prints a notice if the command of a session waits long, which may be for an approval. */
+export function noticeIfWaitingForApproval(report: (message: string) => void): Disposable | null {
+  if (sessionToken() === null) return null;
+  const waiting = "waiting for approval; the operator sees the request with `holdfast approvals list`";
+  const timer = setTimeout(() => report(waiting), APPROVAL_NOTICE_MS);
+  return { [Symbol.dispose]: () => clearTimeout(timer) };
+}
 
 /** Starts a command in the background and prints its run id. */
 export async function runDetached(
@@ -74,17 +128,19 @@ export async function runService(request: RunServiceRequest): Promise<number> {
     return startExitCode(answer);
   }
   const { runId } = answer.run;
-  using interrupted = new AbortOnSignal();
+  const interrupted = new AbortController();
+  using _signals = onInterruptSignals((signal) => interrupted.abort(signal));
   try {
     const found = await client.ready(
       { params: { runId }, body: { timeoutMs: readyTimeoutMs, orStop: true } },
-      interrupted.abortSignal,
+      interrupted.signal,
     );
     if (json) printStarted(found.run, json);
     if (found.readiness.state !== "ready") await printLastOutput(client, runId);
     return reportReadiness(found, port, readyTimeoutMs, json);
   } catch (error) {
-    if (interrupted.received !== null) return await stopUnready(client, runId, interrupted.received);
+    if (interrupted.signal.aborted)
+      return await stopUnready(client, runId, interrupted.signal.reason as InterruptSignal);
     if (error instanceof GatewayUnreachable)
       notice(`service ${runId} was started and continues; whether it became ready is not known`, "yellow");
     throw error;
@@ -133,7 +189,7 @@ async function printLastOutput(client: GatewayClient, runId: string): Promise<vo
   }
 }
 
-async function stopUnready(client: GatewayClient, runId: string, by: Signal): Promise<number> {
+async function stopUnready(client: GatewayClient, runId: string, by: InterruptSignal): Promise<number> {
   const { outcome, survivors } = await client.kill({ params: { runId }, body: {} });
   if (outcome === "survivors")
     notice(
@@ -141,30 +197,5 @@ async function stopUnready(client: GatewayClient, runId: string, by: Signal): Pr
       "red",
     );
   else notice(`${runId} was stopped before it was ready`, "yellow");
-  return exitCodes.signal + constants.signals[by];
-}
-
-const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
-type Signal = (typeof SIGNALS)[number];
-
-/** Until it is disposed, a signal aborts the wait instead of ending this process. */
-class AbortOnSignal implements Disposable {
-  readonly #controller = new AbortController();
-  readonly #onSignal = (signal: NodeJS.Signals): void => {
-    this.received ??= signal as Signal;
-    this.#controller.abort();
-  };
-  received: Signal | null = null;
-
-  constructor() {
-    for (const signal of SIGNALS) process.on(signal, this.#onSignal);
-  }
-
-  get abortSignal(): AbortSignal {
-    return this.#controller.signal;
-  }
-
-  [Symbol.dispose](): void {
-    for (const signal of SIGNALS) process.off(signal, this.#onSignal);
-  }
+  return interruptExitCode(by);
 }
