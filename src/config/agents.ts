@@ -29,11 +29,15 @@ const argv = z
   .min(1)
   .max(256)
   .refine(([program = ""]) => hasNoPlaceholder(program), "must begin with a program");
-/** The name of an environment variable that is not Holdfast's own. */
-export const variableName = z
+export const anyVariableName = z
   .string()
-  .regex(/^[A-Za-z_][A-Za-z0-9_]{0,126}$/, "must be the name of an environment variable")
-  .refine((name) => !name.startsWith("HOLDFAST_"), "must not be one of Holdfast's own");
+  .regex(/^[A-Za-z_][A-Za-z0-9_]{0,126}$/, "must be the name of an environment variable");
+
+/** The name of an environment variable that is not Holdfast's own. */
+export const variableName = anyVariableName.refine(
+  (name) => !name.startsWith("HOLDFAST_"),
+  "must not be one of Holdfast's own",
+);
 
 /** How long it may be silent, from its overall timeout (see agents/command-line.ts). */
 const watchdog = z

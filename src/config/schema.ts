@@ -5,16 +5,12 @@ import { parseLoopback, parsePeerAddress } from "./addresses.js";
 import { execRulesSchema } from "../model/schema/exec-rule.js";
 import { VISIBILITIES } from "../model/enums.js";
 import { didYouMean } from "../text/did-you-mean.js";
-import { agentKeys, agentTablesSchema } from "./agents.js";
+import { agentKeys, agentTablesSchema, anyVariableName, variableName } from "./agents.js";
 import { channelKeys, channelTablesSchema } from "./channels.js";
 import { configPath, readConfigFile } from "./file.js";
 import { postgresUrlLabel, postgresUrlProblem } from "./postgres-url.js";
 import { BadConfig, describeIssue, settingKey, valueAt } from "./problems.js";
 import { lineOfSetting, parseToml } from "./toml.js";
-
-const variableName = z
-  .string()
-  .regex(/^[A-Za-z_][A-Za-z0-9_]{0,126}$/, "must be the name of an environment variable");
 
 /** How to detect that the tool that marked a process is gone. */
 const unmanagedOwner = z.union(
@@ -22,7 +18,7 @@ const unmanagedOwner = z.union(
     z.literal("orphaned"),
     // The same if process 1 is not an owner: a container with its own init.
     z.literal("orphaned-in-container"),
-    z.strictObject({ "pid-variable": variableName }),
+    z.strictObject({ "pid-variable": anyVariableName }),
     z.strictObject({ "pid-file": z.string().refine(isAbsolute, "must be an absolute path") }),
   ],
   'must be "orphaned", "orphaned-in-container", { pid-variable = "NAME" } or { pid-file = "/absolute/path" }',
@@ -31,17 +27,14 @@ const unmanagedOwner = z.union(
 /** Processes of another tool, recognized by a variable in their environment. */
 const unmanagedProfile = z.strictObject({
   name: z.string().regex(/^[a-z0-9][a-z0-9_-]{0,40}$/, "must be a short word of a-z, 0-9, _ and -"),
-  marker: variableName.refine((name) => !name.startsWith("HOLDFAST_"), "must not be one of Holdfast's own"),
+  marker: variableName,
   owner: unmanagedOwner.default("orphaned"),
   "grace-ms": z.int().min(0).max(600_000).default(defaults.graceMs),
 });
 
 /** Variables that sessions may set for commands under exec rules, and that their runs get from the gateway's environment. */
 const environment = z.strictObject({
-  pass: z
-    .array(variableName.refine((name) => !name.startsWith("HOLDFAST_"), "must not be one of Holdfast's own"))
-    .max(256)
-    .default([]),
+  pass: z.array(variableName).max(256).default([]),
 });
 
 const agentPattern = z.string().min(1).max(200);

@@ -65,23 +65,15 @@ export function checkOneOf<const Word extends string>(
   throw new BadInput(field, `${field} must be one of ${words.join(", ")}, not ${JSON.stringify(value)}`);
 }
 
-function checkStringMap(
-  field: string,
-  words: Readonly<Record<string, string>>,
-): Readonly<Record<string, string>> {
-  for (const [key, value] of Object.entries(words)) {
-    if (key === "" || key.includes("="))
-      throw new BadInput(field, `${JSON.stringify(key)} cannot be a key of ${field}`);
-    if (typeof value !== "string") throw new BadInput(field, `${field}: the value of ${key} is not text`);
-  }
-  return { ...words };
-}
-
 /** Labels are limited, because every record and every list of runs contains them. */
 export function checkLabels(labels: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
-  const checked = checkStringMap("labels", labels);
-  const problem = labelProblem(checked);
-  if (problem === null) return checked;
+  for (const [key, value] of Object.entries(labels)) {
+    if (key === "" || key.includes("="))
+      throw new BadInput("labels", `${JSON.stringify(key)} cannot be a key of labels`);
+    if (typeof value !== "string") throw new BadInput("labels", `labels: the value of ${key} is not text`);
+  }
+  const problem = labelProblem(labels);
+  if (problem === null) return { ...labels };
   throw new BadInput("labels", `${problem}; nothing was started`);
 }
 
@@ -113,26 +105,14 @@ function checkOptionalText(field: string, value: string | null | undefined): str
   return value === undefined || value === null ? null : checkText(field, value);
 }
 
-export function checkOwnership(options: {
-  readonly sessionKey?: string;
-  readonly sessionId?: string;
-  readonly backendId?: string;
-  readonly agentId?: string;
-  readonly taskId?: string;
-}): {
-  readonly sessionKey: string | null;
-  readonly sessionId: string | null;
-  readonly backendId: string | null;
-  readonly agentId: string | null;
-  readonly taskId: string | null;
-} {
-  return {
-    sessionKey: checkOptionalText("sessionKey", options.sessionKey),
-    sessionId: checkOptionalText("sessionId", options.sessionId),
-    backendId: checkOptionalText("backendId", options.backendId),
-    agentId: checkOptionalText("agentId", options.agentId),
-    taskId: checkOptionalText("taskId", options.taskId),
-  };
+const OWNERSHIP = ["sessionKey", "sessionId", "backendId", "agentId", "taskId"] as const;
+type OwnershipField = (typeof OWNERSHIP)[number];
+
+export function checkOwnership(
+  options: Readonly<Partial<Record<OwnershipField, string>>>,
+): Readonly<Record<OwnershipField, string | null>> {
+  const checked = OWNERSHIP.map((field) => [field, checkOptionalText(field, options[field])]);
+  return Object.fromEntries(checked) as Record<OwnershipField, string | null>;
 }
 
 /** Limit of the terminal driver. */

@@ -3,8 +3,8 @@ import { describeSpawnFailure, type StartAttempt } from "../../anchor/protocol/e
 import { END_REASONS } from "../../model/enums.js";
 import type { Residue } from "../../model/process.js";
 import type { NewRunEvent } from "../../model/run-event.js";
-import type { EndReason, KillMode, OnEscape, RunExit, RunRecord } from "../../model/run.js";
-import type { RunStore, TerminalRunChange } from "../../store/runs/store.js";
+import type { Emptiness, EndReason, KillMode, OnEscape, RunExit, RunRecord } from "../../model/run.js";
+import type { RunStore } from "../../store/runs/store.js";
 import { signalName } from "../../text/signal-name.js";
 import type { RunEventBase } from "../run/live-run.js";
 import type { RunOutcome } from "../run/state.js";
@@ -28,23 +28,22 @@ export function outcomeOfExit(
   };
 }
 
-const NO_CAUSE = { errno: null, limitHit: null } as const;
+const NO_STATUS = { code: null, signal: null, source: "none", errno: null, limitHit: null } as const;
 
 /** The outcome of a run without an anchor, from the files in its directory. Null: it was imported and has none. */
 export function outcomeOfRunFiles(runFiles: RunFiles | null, attempt: StartAttempt | null = null): RunExit {
-  if (runFiles === null)
-    return { reason: "lost", actor: "", ...leaderExit(null), source: "none", detail: null, ...NO_CAUSE };
+  if (runFiles === null) return { ...NO_STATUS, reason: "lost", actor: "", detail: null };
   if (runFiles.exit !== null) return outcomeOfExit(runFiles.exit, "exit-file", attempt);
   const { firstStop } = runFiles;
   const enforced = firstStop?.withoutAnchor === true ? parseEndReason(firstStop.reason) : null;
   return {
+    ...NO_STATUS,
     reason: enforced ?? "lost",
     // The anchor may have died during a stop, so its actor is recorded.
     actor: firstStop?.actor ?? "",
     ...leaderExit(runFiles.leader),
     source: runFiles.leader === null ? "none" : "leader-file",
     detail: enforced === null ? lostDetail(runFiles) : enforcedDetail(runFiles),
-    ...NO_CAUSE,
   };
 }
 
@@ -120,29 +119,21 @@ export interface TerminalRecord {
   readonly lastOutputAt?: number | null;
 }
 
-const NOTHING_CLEANED = { mode: "none", cleaned: 0, ended: 0, survivors: 0, processes: 0 } as const;
+function withoutProcesses(exit: RunExit, emptiness: Emptiness): TerminalRecord {
+  return {
+    type: "exited",
+    outcome: { exit, residue: [], residueCount: 0, usage: null, emptiness },
+    mode: "none",
+    cleaned: 0,
+    ended: 0,
+    survivors: 0,
+    processes: 0,
+  };
+}
 
 export function spawnFailureRecord({ errno, message }: SpawnFailure): TerminalRecord {
-  return {
-    ...NOTHING_CLEANED,
-    type: "exited",
-    outcome: {
-      exit: {
-        reason: "spawn-error",
-        actor: "",
-        code: null,
-        signal: null,
-        source: "none",
-        detail: message,
-        errno: errno === 0 ? null : errno,
-        limitHit: null,
-      },
-      residue: [],
-      residueCount: 0,
-      usage: null,
-      emptiness: "proven",
-    },
-  };
+  const cause = { detail: message, errno: errno === 0 ? null : errno };
+  return withoutProcesses({ ...NO_STATUS, reason: "spawn-error", actor: "", ...cause }, "proven");
 }
 
 export const INTERRUPTED_SPAWN: SpawnFailure = {
@@ -227,48 +218,17 @@ function isOutside({ kind }: Residue): boolean {
  */
 export async function forgetRun(
   store: Pick<RunStore, "acquireAndFinalizeRun">,
-  record: RunRecord,
+  { runId, ownerInstanceId, leaseEpoch, root }: RunRecord,
   actor: string,
   {
     detail = "it was abandoned by an operator; whether processes of it still run is not known",
     expiredForMs = 0,
   }: { readonly detail?: string; readonly expiredForMs?: number | null } = {},
 ): Promise<boolean> {
-  const { runId, ownerInstanceId, leaseEpoch } = record;
   const at = Date.now();
-  const claim = {
-    runId,
-    from: { ownerInstanceId, epoch: leaseEpoch },
-    ownerInstanceId,
-    epoch: leaseEpoch + 1,
-    leaseMs: 0,
-    expiredForMs,
-  };
-  const end: TerminalRunChange = {
-    to: "exited",
-    at,
-    exit: {
-      reason: "lost",
-      actor,
-      code: null,
-      signal: null,
-      source: "none",
-      detail,
-      errno: null,
-      limitHit: null,
-    },
-    residue: [],
-    residueCount: 0,
-    usage: null,
-    emptiness: "unproven",
-  };
-  const event: NewRunEvent = {
-    runId,
-    at,
-    rootPid: record.root?.pid ?? null,
-    descendants: 0,
-    type: "exit",
-    data: { reason: "lost", actor, code: null, signal: null, emptiness: "unproven" },
-  };
-  return store.acquireAndFinalizeRun(claim, end, [event]);
+  const from = { ownerInstanceId, epoch: leaseEpoch };
+  const claim = { runId, from, ownerInstanceId, epoch: leaseEpoch + 1, leaseMs: 0, expiredForMs };
+  const terminal = withoutProcesses({ ...NO_STATUS, reason: "lost", actor, detail }, "unproven");
+  const events = terminalEvents({ runId, at, rootPid: root?.pid ?? null, descendants: 0 }, terminal);
+  return store.acquireAndFinalizeRun(claim, { to: "exited", at, ...terminal.outcome }, events);
 }

@@ -1,6 +1,7 @@
 import { posix } from "node:path";
 import type {
   AnchorHost,
+  AnchorLink,
   CgroupState,
   LocalInstance,
   ProcessEvidence,
@@ -219,20 +220,31 @@ async function readRunDirectory(
   // recorded process as gone, a listener on its socket is another process.
   const unidentified = record.anchor === null || !isSameMachine(host.machine, record);
   const mustProbe = (unidentified || evidence.anchor === "unknown") && record.bootId === host.machine.bootId;
-  const answer = mustProbe ? await probeAnchor(host, address) : "gone";
+  const answer = mustProbe ? await probeLiveness(host, address) : "gone";
   const anchor = unidentified || answer !== "gone" ? answer : evidence.anchor;
   const wait = launched && isSameMachine(host.machine, record) && anchor === "gone" && record.root !== null;
   const runFiles = await waitForRunFiles(host, clock, address, wait);
   return { ...evidence, anchor, exitFile: runFiles.exit !== null, swept: runFiles.swept !== null };
 }
 
-async function probeAnchor(host: EvidenceSource, address: RunAddress): Promise<Liveness> {
+async function probeLiveness(host: EvidenceSource, address: RunAddress): Promise<Liveness> {
+  const answer = await probeAnchor(host, address);
+  if (answer.kind === "observer") answer.observer.close();
+  return answer.kind === "observer" ? "alive" : answer.kind === "none" ? "gone" : "unknown";
+}
+
+export type AnchorProbe =
+  | { readonly kind: "observer"; readonly observer: AnchorLink }
+  /** It listens, but does not answer. */
+  | { readonly kind: "silent"; readonly error: unknown }
+  | { readonly kind: "none" };
+
+export async function probeAnchor(host: Pick<AnchorHost, "attach">, run: RunAddress): Promise<AnchorProbe> {
   try {
-    const observer = await host.attach(address, 0);
-    observer?.close();
-    return observer === null ? "gone" : "alive";
-  } catch {
-    return "unknown";
+    const observer = await host.attach(run, 0);
+    return observer === null ? { kind: "none" } : { kind: "observer", observer };
+  } catch (error) {
+    return { kind: "silent", error };
   }
 }
 

@@ -1,9 +1,10 @@
-import type { AnchorHost, AnchorLink, CgroupRef, RunAddress } from "../../anchor/host.js";
+import type { CgroupRef, RunAddress } from "../../anchor/host.js";
 import { runConcurrently } from "../../async/semaphore.js";
 import { defaults } from "../../defaults.js";
 import { stopOrphanedAnchor } from "../attach/attach.js";
 import type { Decided } from "../decision.js";
 import type { LiveRun, SupervisorContext } from "../run/live-run.js";
+import { probeAnchor } from "./evidence.js";
 import { recordOrphanCgroup, recordOrphanRun } from "./record-orphan.js";
 
 /**
@@ -82,21 +83,6 @@ async function isInLocalCopy(context: SupervisorContext, runId: string): Promise
   if (copy === null || copy === undefined) return false;
   context.storeMayHaveRolledBack = true;
   return true;
-}
-
-type AnchorProbe =
-  | { readonly kind: "observer"; readonly observer: AnchorLink }
-  /** It listens, but does not answer. */
-  | { readonly kind: "silent" }
-  | { readonly kind: "none" };
-
-async function probeAnchor(host: AnchorHost, run: RunAddress): Promise<AnchorProbe> {
-  try {
-    const observer = await host.attach(run, 0);
-    return observer === null ? { kind: "none" } : { kind: "observer", observer };
-  } catch {
-    return { kind: "silent" };
-  }
 }
 
 /** Retention removes the directory of a run before its record. */

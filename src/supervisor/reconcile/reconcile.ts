@@ -4,6 +4,7 @@ import { runConcurrently } from "../../async/semaphore.js";
 import { defaults } from "../../defaults.js";
 import type { NewRunEvent } from "../../model/run-event.js";
 import { OPEN_RUN_STATES, type RunRecord } from "../../model/run.js";
+import type { ReconcileScope } from "../api.js";
 import { type Decided, type Decision, reconcileEvent } from "../decision.js";
 import { restoreRolledBackRecords } from "../lease/restore-record.js";
 import type { LiveRun, SupervisorContext } from "../run/live-run.js";
@@ -71,13 +72,9 @@ export async function classifyRecords(
   });
 }
 
-export interface ReconcileOptions {
+export interface ReconcileOptions extends ReconcileScope {
   /** Only runs of this instance. */
   readonly own?: boolean;
-  /** Only these runs. */
-  readonly runIds?: readonly string[];
-  /** Stop the runs that would be adopted. */
-  readonly terminate?: boolean;
 }
 
 export interface ReconcileResult {

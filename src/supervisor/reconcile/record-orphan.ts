@@ -1,4 +1,4 @@
-import type { AnchorHost, AnchorLink, CgroupRef, RunAddress } from "../../anchor/host.js";
+import type { AnchorHost, CgroupRef, RunAddress } from "../../anchor/host.js";
 import { defaults } from "../../defaults.js";
 import { NotSteering, RunExists } from "../../errors.js";
 import { NO_DEADLINES, NO_LIMITS, type RunKind, type RunRecord } from "../../model/run.js";
@@ -12,6 +12,7 @@ import { defaultPolicy } from "../run-options.js";
 import { detachRun } from "../run/lifecycle.js";
 import type { LiveRun, SupervisorContext } from "../run/live-run.js";
 import { gatedChange, type RecordedIdentity } from "../run/recorded-identity.js";
+import { probeAnchor } from "./evidence.js";
 
 /**
  * Creates a record for a directory that the store does not know, because the store was replaced or restored. Facts that
@@ -25,14 +26,14 @@ export async function recordOrphanRun(
 ): Promise<LiveRun | null> {
   const { store, host } = context;
   const { runId } = run;
-  let observer: AnchorLink | null;
-  try {
-    observer = await host.attach(run, 0);
-  } catch (cause) {
-    // An anchor listens but does not answer: try again in the next pass.
-    context.report({ runId, message: `run ${runId} has no record, and its anchor does not answer`, cause });
+  const answer = await probeAnchor(host, run);
+  if (answer.kind === "silent") {
+    // Try again in the next pass.
+    const message = `run ${runId} has no record, and its anchor does not answer`;
+    context.report({ runId, message, cause: answer.error });
     return null;
   }
+  const observer = answer.kind === "observer" ? answer.observer : null;
   observer?.close();
   // Retention removes the directory before the record, so the directory may have been listed before and be gone now.
   if (observer === null && !(await host.listRunIds(run.instanceId)).includes(runId)) return null;

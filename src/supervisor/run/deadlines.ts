@@ -1,37 +1,29 @@
 import type { StopRequest } from "../../anchor/host.js";
-import { NO_DEADLINES, type RunDeadlines } from "../../model/run.js";
 import type { Clock, Timer } from "../../async/clock.js";
+import { NO_DEADLINES, type RunDeadlines } from "../../model/run.js";
 
 /** Timers are 32-bit: a longer one fires at once, so a countdown sets several timers in a row. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 /**
- * Aborts when the monotonic clock reaches the due time. A later due time does not touch the timer, which compares the
- * clock when it fires: so a postponement costs one assignment.
+ * Calls back when the monotonic clock reaches the due time. A later due time does not touch the timer, which compares
+ * the clock when it fires: so a postponement costs one assignment.
  */
 class Countdown {
-  readonly #controller = new AbortController();
   readonly #clock: Clock;
-  readonly #reason: StopRequest;
+  readonly #onDue: () => void;
   #dueAt = Infinity;
   #timer: Timer | null = null;
 
-  constructor(clock: Clock, reason: StopRequest, onAbort: (stop: StopRequest) => void) {
+  constructor(clock: Clock, onDue: () => void) {
     this.#clock = clock;
-    this.#reason = reason;
-    const { signal } = this.#controller;
-    signal.addEventListener("abort", () => onAbort(signal.reason as StopRequest), { once: true });
+    this.#onDue = onDue;
   }
 
   /** Infinity: never. */
   setDue(inMs: number): void {
     this.#dueAt = this.#clock.now() + inMs;
     if (this.#timer === null) this.#watch();
-  }
-
-  abort(reason: StopRequest): void {
-    this.disarm();
-    this.#controller.abort(reason);
   }
 
   disarm(): void {
@@ -44,13 +36,9 @@ class Countdown {
     this.#timer = null;
     if (this.#dueAt === Infinity) return;
     const left = this.#dueAt - this.#clock.now();
-    if (left <= 0) return this.abort(this.#reason);
+    if (left <= 0) return this.#onDue();
     this.#timer = this.#clock.setTimer(Math.min(Math.ceil(left), LONGEST_TIMER_MS), () => this.#watch());
   }
-}
-
-function deadlineStop(reason: "overall-timeout" | "no-output-timeout"): StopRequest {
-  return { reason, actor: "deadline", requestId: "", graceMs: null };
 }
 
 /**
@@ -58,34 +46,32 @@ function deadlineStop(reason: "overall-timeout" | "no-output-timeout"): StopRequ
  * ignored. The anchor has both deadlines too, and enforces them when no supervisor does.
  */
 export class Deadlines {
-  readonly #root = new AbortController();
   #limits: RunDeadlines;
   readonly #onStop: (stop: StopRequest) => void;
-  readonly #overall: Countdown | null;
-  readonly #noOutput: Countdown | null;
+  readonly #overall: Countdown;
+  readonly #noOutput: Countdown;
   #armed = false;
+  #stopped = false;
   #withheld = false;
 
   constructor(clock: Clock, limits: RunDeadlines, onStop: (stop: StopRequest) => void) {
     this.#limits = limits;
     this.#onStop = onStop;
-    const child = (reason: StopRequest): Countdown =>
-      new Countdown(clock, reason, (stop) => this.requestStop(stop));
-    this.#overall = limits.overallMs === null ? null : child(deadlineStop("overall-timeout"));
-    this.#noOutput = limits.noOutputMs === null ? null : child(deadlineStop("no-output-timeout"));
-  }
-
-  /** Aborted: a stop was requested. The reason is a StopRequest. */
-  get signal(): AbortSignal {
-    return this.#root.signal;
+    const countdown = (reason: "overall-timeout" | "no-output-timeout"): Countdown =>
+      new Countdown(
+        clock,
+        () => void this.requestStop({ reason, actor: "deadline", requestId: "", graceMs: null }),
+      );
+    this.#overall = countdown("overall-timeout");
+    this.#noOutput = countdown("no-output-timeout");
   }
 
   /** Starts the deadlines. `elapsedMs`: how long the command has run already (after a reattach). */
   arm(elapsedMs = 0): void {
-    if (this.#armed || this.#root.signal.aborted) return;
+    if (this.#armed || this.#stopped) return;
     this.#armed = true;
-    if (this.#limits.overallMs !== null)
-      this.#overall?.setDue(Math.max(0, this.#limits.overallMs - elapsedMs));
+    const { overallMs } = this.#limits;
+    if (overallMs !== null) this.#overall.setDue(Math.max(0, overallMs - elapsedMs));
     this.recordProgress();
   }
 
@@ -98,16 +84,14 @@ export class Deadlines {
   /** Switches both deadlines off. */
   disable(): void {
     this.#limits = NO_DEADLINES;
-    this.#overall?.disarm();
-    this.#noOutput?.disarm();
+    this.#disarm();
   }
 
   /** Call on output, and when the caller vouches for progress. */
   recordProgress(): void {
-    if (this.#noOutput === null || !this.#armed || this.#root.signal.aborted) return;
-    this.#noOutput.setDue(
-      this.#withheld || this.#limits.noOutputMs === null ? Infinity : this.#limits.noOutputMs,
-    );
+    const { noOutputMs } = this.#limits;
+    if (noOutputMs === null || !this.#armed || this.#stopped) return;
+    this.#noOutput.setDue(this.#withheld ? Infinity : noOutputMs);
   }
 
   /** While the anchor does not read the output, the lack of output is not the program's. */
@@ -119,17 +103,20 @@ export class Deadlines {
 
   /** False: a stop was requested before. */
   requestStop(stop: StopRequest): boolean {
-    if (this.#root.signal.aborted) return false;
-    this.#root.abort(stop);
-    this.#overall?.abort(stop);
-    this.#noOutput?.abort(stop);
+    if (this.#stopped) return false;
+    this.#stopped = true;
+    this.#disarm();
     this.#onStop(stop);
     return true;
   }
 
   dispose(): void {
     this.#armed = false;
-    this.#overall?.disarm();
-    this.#noOutput?.disarm();
+    this.#disarm();
+  }
+
+  #disarm(): void {
+    this.#overall.disarm();
+    this.#noOutput.disarm();
   }
 }

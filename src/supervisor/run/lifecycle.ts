@@ -18,11 +18,11 @@ import { step } from "./state.js";
 
 const STOP_REASONS = ["manual-cancel", "overall-timeout", "no-output-timeout", "shutdown"] as const;
 
-/** Resolves when the stop was sent to the anchor, or when the run has ended. The anchor keeps the first reason. */
-export async function requestStop(live: LiveRun, options: CancelOptions = {}): Promise<void> {
+/** The complete request; throws for invalid options. */
+export function toStopRequest(options: CancelOptions, defaultActor: string): StopRequest {
   const {
     reason = "manual-cancel",
-    actor = live.context.actor,
+    actor = defaultActor,
     requestId = newRequestId(),
     graceMs = null,
   } = options;
@@ -31,8 +31,13 @@ export async function requestStop(live: LiveRun, options: CancelOptions = {}): P
   checkText("requestId", requestId);
   if (graceMs !== null && !(Number.isFinite(graceMs) && graceMs >= 0))
     throw new BadInput("graceMs", `graceMs must be a number of milliseconds, 0 or more, not ${graceMs}`);
+  return { reason, actor, requestId, graceMs };
+}
+
+/** Resolves when the stop was sent to the anchor, or when the run has ended. The anchor keeps the first reason. */
+export async function requestStop(live: LiveRun, options: CancelOptions = {}): Promise<void> {
+  const stop = toStopRequest(options, live.context.actor);
   if (isInactive(live)) return;
-  const stop = { reason, actor, requestId, graceMs };
   // A second stop does not change the reason, but it may shorten the grace period.
   if (!live.deadlines.requestStop(stop)) sendStop(live, stop);
   if (live.pendingStops.length === 0) return;

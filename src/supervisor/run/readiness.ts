@@ -82,8 +82,7 @@ async function describePortHolders({ host }: SupervisorContext, port: number): P
 
 function whenAborted(signal: AbortSignal | undefined): Promise<void> {
   return new Promise((resolve) => {
-    if (signal === undefined) return;
-    if (signal.aborted) resolve();
-    else signal.addEventListener("abort", () => resolve(), { once: true });
+    if (signal?.aborted === true) resolve();
+    else signal?.addEventListener("abort", () => resolve(), { once: true });
   });
 }

@@ -7,80 +7,28 @@ import { BadInput } from "../../errors.js";
  * PATH and variables that configure which program another one starts (EDITOR, PAGER, GIT_SSH_COMMAND, CC) are not
  * included: that is their documented purpose.
  */
-const INJECTION_NAMES: ReadonlySet<string> = new Set([
-  // Loaders and modules of the C library
-  "GCONV_PATH",
-  "GLIBC_TUNABLES",
-  "LOCPATH",
-  "NLSPATH",
-  "LIBPATH",
-  "SHLIB_PATH",
-  "OPENSSL_CONF",
-  "OPENSSL_ENGINES",
-  "OPENSSL_MODULES",
-  // Shells
-  "BASH_ENV",
-  "ENV",
-  "IFS",
-  "PS4",
-  "SHELLOPTS",
-  "BASHOPTS",
-  "PROMPT_COMMAND",
-  "ZDOTDIR",
-  "FPATH",
-  // Node and its relatives
-  "NODE_OPTIONS",
-  "NODE_PATH",
-  "NODE_REPL_EXTERNAL_MODULE",
-  "BUN_OPTIONS",
-  "NPM_CONFIG_NODE_OPTIONS",
-  "NPM_CONFIG_SCRIPT_SHELL",
-  // Python
-  "PYTHONPATH",
-  "PYTHONHOME",
-  "PYTHONSTARTUP",
-  "PYTHONINSPECT",
-  "PYTHONBREAKPOINT",
-  "PYTHONUSERBASE",
-  "PYTHONEXECUTABLE",
-  "PYTHONPLATLIBDIR",
-  // Perl, Ruby, PHP, Tcl, R
-  "PERL5LIB",
-  "PERL5OPT",
-  "PERL5DB",
-  "PERLLIB",
-  "RUBYOPT",
-  "RUBYLIB",
-  "PHPRC",
-  "PHP_INI_SCAN_DIR",
-  "TCLLIBPATH",
-  "R_PROFILE",
-  "R_PROFILE_USER",
-  // Java, .NET, Erlang
-  "JAVA_TOOL_OPTIONS",
-  "_JAVA_OPTIONS",
-  "JDK_JAVA_OPTIONS",
-  "CLASSPATH",
-  "DOTNET_STARTUP_HOOKS",
-  "DOTNET_ADDITIONAL_DEPS",
-  "ERL_LIBS",
-]);
+const INJECTION_NAMES: ReadonlySet<string> = new Set(
+  [
+    // Loaders and modules of the C library
+    "GCONV_PATH GLIBC_TUNABLES LOCPATH NLSPATH LIBPATH SHLIB_PATH OPENSSL_CONF OPENSSL_ENGINES OPENSSL_MODULES",
+    // Shells
+    "BASH_ENV ENV IFS PS4 SHELLOPTS BASHOPTS PROMPT_COMMAND ZDOTDIR FPATH",
+    // Node and its relatives
+    "NODE_OPTIONS NODE_PATH NODE_REPL_EXTERNAL_MODULE BUN_OPTIONS NPM_CONFIG_NODE_OPTIONS NPM_CONFIG_SCRIPT_SHELL",
+    // Python
+    "PYTHONPATH PYTHONHOME PYTHONSTARTUP PYTHONINSPECT PYTHONBREAKPOINT PYTHONUSERBASE PYTHONEXECUTABLE",
+    "PYTHONPLATLIBDIR",
+    // Perl, Ruby, PHP, Tcl, R
+    "PERL5LIB PERL5OPT PERL5DB PERLLIB RUBYOPT RUBYLIB PHPRC PHP_INI_SCAN_DIR TCLLIBPATH R_PROFILE R_PROFILE_USER",
+    // Java, .NET, Erlang
+    "JAVA_TOOL_OPTIONS _JAVA_OPTIONS JDK_JAVA_OPTIONS CLASSPATH DOTNET_STARTUP_HOOKS DOTNET_ADDITIONAL_DEPS ERL_LIBS",
+  ].flatMap((names) => names.split(" ")),
+);
 
+/** BASH_FUNC_: exported shell functions, whose value is code. LUA_INIT: also LUA_INIT_5_4 and the like. */
 const INJECTION_PREFIXES: readonly string[] = [
-  "LD_",
-  "DYLD_",
-  "_RLD",
-  // Exported shell functions: their value is code.
-  "BASH_FUNC_",
-  // LUA_INIT_5_4 and the like.
-  "LUA_INIT",
-  "LUA_PATH",
-  "LUA_CPATH",
-  "CORECLR_PROFILER",
-  "COR_PROFILER",
-  "ERL_FLAGS",
-  "ERL_AFLAGS",
-  "ERL_ZFLAGS",
+  ..."LD_ DYLD_ _RLD BASH_FUNC_ LUA_INIT LUA_PATH LUA_CPATH".split(" "),
+  ..."CORECLR_PROFILER COR_PROFILER ERL_FLAGS ERL_AFLAGS ERL_ZFLAGS".split(" "),
 ];
 
 export function isInjectionVariable(name: string): boolean {
@@ -133,7 +81,8 @@ export function isInheritable(name: string): boolean {
 export function buildEnvironment(request: EnvironmentRequest): Record<string, string> {
   // No prototype: a variable may be called `__proto__`.
   const env = Object.create(null) as Record<string, string>;
-  if (!request.clear) inheritVariables(env, request.base);
+  for (const [name, value] of Object.entries(request.clear ? {} : request.base))
+    if (value !== undefined && isInheritable(name)) env[name] = value;
   checkVariables(request.set, request.allow);
   for (const [name, value] of Object.entries(request.set)) env[name] = value;
   env["HOLDFAST_LEASE_ID"] = request.markers.leaseId;
@@ -141,12 +90,6 @@ export function buildEnvironment(request: EnvironmentRequest): Record<string, st
   env["HOLDFAST_RUN_ID"] = request.markers.runId;
   if (request.markers.sessionKey !== null) env["HOLDFAST_SESSION_KEY"] = request.markers.sessionKey;
   return env;
-}
-
-function inheritVariables(env: Record<string, string>, base: EnvironmentRequest["base"]): void {
-  for (const [name, value] of Object.entries(base)) {
-    if (value !== undefined && isInheritable(name)) env[name] = value;
-  }
 }
 
 /** Throws BadInput for a variable that a caller must not set. */

@@ -1,4 +1,5 @@
 import type { AnchorExit, AnchorLink, RunAddress, StopRequest } from "../../anchor/host.js";
+import type { LiveProcesses } from "../../anchor/inspect/processes.js";
 import { PROTOCOL } from "../../anchor/protocol/messages.js";
 import type { Clock } from "../../async/clock.js";
 import { defaults } from "../../defaults.js";
@@ -27,7 +28,8 @@ export type AnchorStopResult =
   | { readonly kind: "silent" }
   | { readonly kind: "no-anchor" };
 
-function toSurvivor({ pid, startTime }: { pid: number; startTime: number }, command: string): Survivor {
+/** A process that lives while its run is being stopped. */
+export function toSurvivor({ identity: { pid, startTime }, command }: LiveProcesses[number]): Survivor {
   return { pid, startTime, kind: "stopping", command };
 }
 
@@ -39,7 +41,7 @@ function awaitExit(
 ): Promise<AnchorStopResult> {
   return new Promise((resolve) => {
     const requestId = newRequestId();
-    let heardAt = clock.now();
+    let answeredAt = clock.now();
     let statusSent = true;
     let over = false;
     const settle = (answer: AnchorStopResult): void => {
@@ -47,29 +49,26 @@ function awaitExit(
       resolve(answer);
     };
     link.listen((event) => {
-      heardAt = clock.now();
+      answeredAt = clock.now();
       statusSent = false;
       if (event.type === "exited") settle({ kind: "ended", exit: event.exit });
       if (event.type === "survivors" && event.survivors.length > 0)
         settle({ kind: "survivors", survivors: event.survivors });
       if (event.type === "members" && event.requestId === requestId)
-        settle({
-          kind: "late",
-          alive: event.processes.map(({ identity, command }) => toSurvivor(identity, command)),
-        });
+        settle({ kind: "late", alive: event.processes.map(toSurvivor) });
       if (event.type === "closed") settle({ kind: "no-anchor" });
     });
     let membersRequested = false;
     const check = (): void => {
       if (over) return;
       const now = clock.now();
-      if (now - heardAt >= answerMs) return settle({ kind: "silent" });
+      if (now - answeredAt >= answerMs) return settle({ kind: "silent" });
       if (now >= until && (membersRequested || link.welcome.protocol < PROTOCOL))
         return settle({ kind: "late", alive: null });
       if (now >= until) {
         membersRequested = true;
         link.requestMembers(requestId);
-      } else if (!statusSent && now - heardAt >= answerMs / 2) {
+      } else if (!statusSent && now - answeredAt >= answerMs / 2) {
         statusSent = true;
         link.requestStatus();
       }

@@ -2,7 +2,6 @@ import type { AnchorExit, RunAddress, StopRequest } from "../../anchor/host.js";
 import type { Clock } from "../../async/clock.js";
 import { defaults } from "../../defaults.js";
 import { RunNotFound } from "../../errors.js";
-import { newRequestId } from "../../model/ids.js";
 import type { Survivor } from "../../model/process.js";
 import type { RunRecord } from "../../model/run.js";
 import type { RunStopResult } from "../api.js";
@@ -16,10 +15,15 @@ import {
 } from "../end/without-anchor.js";
 import { listMembers } from "../inspect/membership.js";
 import type { CancelOptions } from "../run-options.js";
-import { requestStop } from "../run/lifecycle.js";
+import { requestStop, toStopRequest } from "../run/lifecycle.js";
 import type { LiveRun, SupervisorContext } from "../run/live-run.js";
 import { cgroupOf, type RecordedIdentity, runAddressOf } from "../run/recorded-identity.js";
-import { continueAndStop, type StopDependencies, stopThroughAnchor } from "./stop-through-anchor.js";
+import {
+  continueAndStop,
+  type StopDependencies,
+  stopThroughAnchor,
+  toSurvivor,
+} from "./stop-through-anchor.js";
 
 /** `record` is null when the store cannot be read: the identities then come from the run's directory. */
 export interface StopTarget {
@@ -212,14 +216,9 @@ export async function stopRun(
   const record = await getRun(runId);
   if (record === null) throw new RunNotFound(runId);
   if (record.state === "exited") return { outcome: "ended-before", survivors: [] };
-  const {
-    reason = "manual-cancel",
-    actor = context.actor,
-    requestId = newRequestId(),
-    graceMs = null,
-  } = options;
   const target = { run: runAddressOf(record), record };
-  const stopped = await stopDirectly({ host, clock }, target, { reason, actor, requestId, graceMs });
+  const stop = toStopRequest(options, context.actor);
+  const stopped = await stopDirectly({ host, clock }, target, stop);
   const survivors = stopped.outcome === "survivors" ? stopped.survivors : [];
   return { outcome: stopped.outcome, survivors };
 }
@@ -245,12 +244,7 @@ async function awaitOutcome(live: LiveRun, until: number): Promise<RunStopResult
 /** The time is up: lists the live processes, also those within their grace period. */
 async function timedOutResult(live: LiveRun): Promise<RunStopResult> {
   const members = await listMembers(live).catch(() => []);
-  const survivors = members.map(({ identity: { pid, startTime }, command }) => ({
-    pid,
-    startTime,
-    kind: "stopping",
-    command,
-  }));
+  const survivors = members.map(toSurvivor);
   return { outcome: survivors.length > 0 ? "survivors" : "unknown", survivors };
 }
 
