@@ -11,7 +11,7 @@ import { waitFor } from "./wait-for.js";
  */
 // A short name: the path of a socket has at most 107 bytes.
 const directory = join(process.env["SUITE_TMPDIR"] ?? "", String(process.pid));
-const before = { tmpdir: process.env["TMPDIR"], cwd: process.cwd() };
+const before = { env: { ...process.env }, cwd: process.cwd() };
 // A file whose tests are all skipped has not removed it.
 rmSync(directory, { recursive: true, force: true });
 mkdirSync(directory);
@@ -36,8 +36,9 @@ afterAll(async () => {
   process.off("warning", onWarning);
   process.chdir(before.cwd);
   const left = await endProcesses();
-  if (before.tmpdir === undefined) delete process.env["TMPDIR"];
-  else process.env["TMPDIR"] = before.tmpdir;
+  // Files share a process: a variable that one of them set must not reach the next.
+  for (const name of Object.keys(process.env)) if (!(name in before.env)) delete process.env[name];
+  Object.assign(process.env, before.env);
   rmSync(directory, { recursive: true, force: true, maxRetries: 5 });
   if (warnings.length > 0)
     throw new AggregateError(

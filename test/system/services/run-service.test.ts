@@ -97,7 +97,7 @@ describe("holdfast run --service --port", () => {
     const failed = await gatewayFixture.holdfast(...serve(port, "sh", "-c", "exit 7"));
     expect(failed).toMatchObject({ code: 7, stdout: "" });
     expect(failed.stderr).toContain(`(exit 7) before it listened on port ${port}`);
-    expect(await gatewayFixture.holdfast(...serve(port, "true"))).toMatchObject({ code: 125 });
+    expect(await gatewayFixture.holdfast(...serve(port, "true"))).toMatchObject({ code: 1 });
     expect(await gatewayFixture.holdfast(...serve(port, "/no/such"))).toMatchObject({ code: 127 });
   });
 

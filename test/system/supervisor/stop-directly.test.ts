@@ -22,7 +22,7 @@ import { waitFor } from "../../support/wait-for.js";
 const TREE = "setsid sleep 2801 & sleep 2802 & echo up; wait";
 const stop = { reason: "manual-cancel", actor: "test", requestId: "r1", graceMs: null };
 
-/** A run whose supervisor was killed, so that nobody but its anchor looks after it. */
+/** A run whose supervisor was killed: only its anchor is left. */
 async function abandoned(
   fixture: RecoveryFixture,
   script = TREE,
@@ -48,7 +48,7 @@ function anchorPid({ anchor }: RunRecord): number {
 const DETAILS: Readonly<Record<SilencingMethod, RegExp>> = {
   SIGSTOP: /manual-cancel by test, proven empty/,
   debugger:
-    /its anchor did not answer; \d processes were ended [a-z ]+, then the anchor was killed; proven empty/,
+    /its anchor did not answer; \d processes were killed [a-z ]+, then the anchor was killed; proven empty/,
 };
 
 describe.each(SILENCING_METHODS)("an anchor silenced by %s", (how) => {
@@ -63,7 +63,7 @@ describe.each(SILENCING_METHODS)("an anchor silenced by %s", (how) => {
     expect(outcome).toMatchObject({ outcome: "gone", detail: expect.stringMatching(DETAILS[how]) });
     expect(await findProcessesOfRun(record.runId)).toEqual([]);
     await waitFor("its anchor is dead", () => isDead(anchorPid(record)));
-    // A launcher waits for an anchor that a debugger has the death of, until it is silent for long enough.
+    // The launcher waits for an anchor that a debugger holds, until the anchor was silent for long enough.
     await fixture.expectNoProcesses(20_000);
   });
 });

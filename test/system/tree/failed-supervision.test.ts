@@ -2,6 +2,7 @@ import { existsSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { defaults } from "../../../src/defaults.js";
 import { isAlive } from "../../support/live-processes.js";
+import { scaled } from "../../support/machine-speed.js";
 import { currentUser, nobodyUser, rootUser, tiers } from "../../support/sandbox.js";
 import { LibraryProcess } from "../../support/supervisor/library-process.js";
 import { signalRecorded } from "../../support/supervisor/shared-home.js";
@@ -85,7 +86,7 @@ describe.concurrent("a run whose supervision fails", () => {
 
   test("a run of a stopped supervisor ends", async () => {
     await using tree = await TreeFixture.open(currentUser, tiers.none);
-    const timeoutMs = 1_500;
+    const timeoutMs = scaled(1_500);
     await tree.playScenario({ timeoutMs });
     tree.library.signal("SIGSTOP");
     await tree.processes.waitUntilGone(timeoutMs + defaults.backstopMs + graceMs + 5_000);
@@ -94,16 +95,17 @@ describe.concurrent("a run whose supervision fails", () => {
     expect(ended.exit).toMatchObject({ reason: "overall-timeout", actor: "anchor", signal: "SIGTERM" });
   });
 
-  for (const [reason, options] of [
-    ["overall-timeout", { timeoutMs: 1_500 }],
-    ["no-output-timeout", { noOutputTimeoutMs: 1_500 }],
+  for (const [reason, option] of [
+    ["overall-timeout", "timeoutMs"],
+    ["no-output-timeout", "noOutputTimeoutMs"],
   ] as const)
     test(`without a supervisor the anchor keeps the ${reason}`, async () => {
       const user = nobodyUser.whyNot === null ? nobodyUser : currentUser;
       await using tree = await TreeFixture.open(user, tiers.none);
-      await tree.playScenario({ ...options, ownerLossMs: 60_000 });
+      const timeoutMs = scaled(1_500);
+      await tree.playScenario({ [option]: timeoutMs, ownerLossMs: 10 * timeoutMs });
       await tree.library.kill();
-      await tree.processes.waitUntilGone(10_000);
+      await tree.processes.waitUntilGone(timeoutMs + 10_000);
       await using successor = await LibraryProcess.open(tree.sandbox);
       successor.order("recover");
       await successor.receive("recovered");

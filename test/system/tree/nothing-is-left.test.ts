@@ -31,7 +31,7 @@ const slackMs = 5_000;
 /** One way for a run to end, and its expected record. */
 interface End {
   readonly name: string;
-  readonly options?: SpawnOptions;
+  readonly options?: () => SpawnOptions;
   cause(libraryProcess: LibraryProcess, record: RunRecord): Promise<void> | void;
   /** The supervising process is gone afterwards; the next one records the end. */
   readonly orphaned?: true;
@@ -59,7 +59,8 @@ const ends: readonly End[] = [
   },
   {
     name: "overall timeout",
-    options: { timeoutMs: 1_500 },
+    // Not before all processes have started.
+    options: () => ({ timeoutMs: scaled(1_500) }),
     cause: () => {},
     exit: { reason: "overall-timeout", actor: "deadline", code: null, signal: "SIGTERM", source: "anchor" },
     residue: onlyTermIgnoring,
@@ -67,7 +68,7 @@ const ends: readonly End[] = [
   },
   {
     name: "no-output timeout",
-    options: { noOutputTimeoutMs: 1_200 },
+    options: () => ({ noOutputTimeoutMs: scaled(1_200) }),
     cause: () => {},
     exit: { reason: "no-output-timeout", actor: "deadline", code: null, signal: "SIGTERM", source: "anchor" },
     residue: onlyTermIgnoring,
@@ -82,7 +83,7 @@ const ends: readonly End[] = [
   },
   {
     name: "leader exits, escapes are swept",
-    options: { onEscape: "sweep" },
+    options: () => ({ onEscape: "sweep" }),
     cause: (libraryProcess) => libraryProcess.write("exit 7\n"),
     exit: { reason: "exit", actor: "", code: 7, signal: null, source: "anchor" },
     residue: allButTheLeader,
@@ -178,7 +179,7 @@ describe.concurrent("nothing is left", () => {
           graceMs,
           ownerLossMs,
           labels: { crowd: tokenProcesses.token },
-          ...end.options,
+          ...end.options?.(),
         },
       );
       const roles = await tokenProcesses.waitForAllRoles();
