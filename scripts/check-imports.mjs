@@ -55,7 +55,6 @@ const inside = {
   gateway: [
     ["monitoring", "auth"],
     "peers",
-    "remote-stops",
     "background",
     "foreground",
     "routes",

@@ -1,5 +1,4 @@
 import type { RequestListener } from "node:http";
-import { hostname } from "node:os";
 import { join } from "node:path";
 import { AcpController } from "../acp/controller.js";
 import { agentsById, agentsFromConfig } from "../agents/catalogue.js";
@@ -13,9 +12,7 @@ import { createDeliver, openChannels } from "../channels/deliver.js";
 import type { Config } from "../config/schema.js";
 import { StoreAway, SupervisorClosed } from "../errors.js";
 import { observeMachineIdentity } from "../home/machine-identity.js";
-import { packageVersion } from "../home/package.js";
-import { directoryIdOf, stateIdOf } from "../home/persistent-id.js";
-import { OPEN_RUN_STATES, type RunRecord } from "../model/run.js";
+import { stateIdOf } from "../home/persistent-id.js";
 import { ScreenCache } from "../queries/screen.js";
 import { resolveTask } from "../queries/tasks.js";
 import { openApprovals } from "../sessions/approvals.js";
@@ -29,32 +26,29 @@ import { readUnrestored } from "../store/local-copy/unrestored.js";
 import { watchEvents } from "../store/open.js";
 import type { Store } from "../store/store.js";
 import type { Problem, Run, Supervisor } from "../supervisor/api.js";
-import { listProcessesOfRun } from "../supervisor/inspect/live-processes.js";
-import { runMessageAsTask } from "./background/message-task.js";
+import { acknowledgeReadMessages } from "./background/notifications.js";
 import { OneShotAgents } from "./background/one-shot-agents.js";
-import { type BackgroundServices, openBackground } from "./background/open.js";
-import { acknowledgeReadMessages } from "./background/read-receipts.js";
+import { type BackgroundServices, openBackground, runMessageAsTask } from "./background/open.js";
 import type { ForegroundClients } from "./foreground/foreground-clients.js";
+import { EventFollower } from "./monitoring/event-follower.js";
 import { Metrics } from "./monitoring/metrics.js";
 import { StoreHealth } from "./monitoring/store-health.js";
 import { AcpSessionLocator, RunLocator } from "./peers/locators.js";
-import { PeerDirectory } from "./peers/peer-directory.js";
-import { detectCapabilities, GatewayRegistration } from "./registration.js";
-import { RemoteStopExecutor } from "./remote-stops/executor.js";
-import { RunStopper } from "./remote-stops/run-stopper.js";
-import { stopThroughPeers } from "./remote-stops/through-peers.js";
-import { applyRetention, type DeletedRecords } from "./retention.js";
-import type { AcpHandlerDeps } from "./routes/acp.js";
-import { countOpenRuns } from "./routes/gateway.js";
-import { createRouteHandlers } from "./routes/route-handlers.js";
-import type { TaskHandlerDeps } from "./routes/tasks.js";
+import { PeerDirectory } from "./peers/peer.js";
+import { RemoteStopExecutor, RunStopper } from "./peers/remote-stops.js";
+import { applyRetention, type DeletedRecords } from "./periodic-jobs.js";
+import { createRegistration } from "./registration.js";
+import type { HandlerDeps } from "./routes/deps.js";
 import { AdmissionControl } from "./server/admission-control.js";
 import { Attachments } from "./server/attachments.js";
-import { EventFollower } from "./server/event-follower.js";
 import { SessionStorageQuota } from "./server/limits.js";
-import { createListenerPolicies, type ListenerPolicy } from "./server/listener-policy.js";
-import { type Listeners, openListeners } from "./server/listeners.js";
-import { createRouter } from "./server/router.js";
+import {
+  createListenerPolicies,
+  type ListenerPolicy,
+  type Listeners,
+  openListeners,
+} from "./server/listeners.js";
+import { createRouteHandlers, createRouter } from "./server/router.js";
 import { createStreamingRoutes } from "./server/streaming-routes.js";
 import { Shutdown } from "./shutdown.js";
 
@@ -72,7 +66,7 @@ export interface ComposeOptions {
   readonly config: Config;
   /** The timeout for receiving a request. */
   readonly requestMs: number;
-  readonly onProblem: (onProblem: Problem) => void;
+  readonly onProblem: (problem: Problem) => void;
   /** Null: fail if the store is unreachable. */
   readonly storeWait: StoreWait | null;
   readonly onDenied: (denial: AccessDenial) => void;
@@ -96,44 +90,16 @@ export interface GatewayServices extends AsyncDisposable {
 }
 
 export async function composeGateway(options: ComposeOptions): Promise<GatewayServices> {
-  const {
-    home,
-    store,
-    supervisor,
-    foregroundClients,
-    startedAt,
-    ready,
-    config,
-    requestMs,
-    onProblem,
-    onDenied,
-  } = options;
+  const { home, store, supervisor, foregroundClients, startedAt, ready, config, requestMs, onProblem } =
+    options;
   const { instanceId } = supervisor;
+  const report = (message: string, cause: unknown): void => onProblem({ runId: null, message, cause });
   const machine = await observeMachineIdentity(home);
   const stateId = await stateIdOf(home);
-  const capabilities = await detectCapabilities();
-  const { hostId, bootId, pidNamespace } = machine;
-  const registration = new GatewayRegistration(store, {
-    instanceId,
-    hostId,
-    bootId,
-    pidNamespace,
-    hostName: hostname(),
-    stateId,
-    directory: await directoryIdOf(home),
-    version: packageVersion(),
-    capabilities,
-    address: null,
-    peerKey: null,
-    startedAt,
-  });
+  const registration = await createRegistration(store, home, machine, { instanceId, stateId, startedAt });
   const approvals = await retryWhileStoreAway(async () => {
     await registration.register();
-    return openApprovals({
-      store,
-      gatewayInstanceId: instanceId,
-      onProblem: (message, cause) => onProblem({ runId: null, message, cause }),
-    });
+    return openApprovals({ store, gatewayInstanceId: instanceId, onProblem: report });
   }, options.storeWait);
   const sessions = new Sessions({
     store,
@@ -143,6 +109,7 @@ export async function composeGateway(options: ComposeOptions): Promise<GatewaySe
     visibility: config.visibility.default,
     execRules: config.exec,
   });
+  const authorizer = new Authorizer(sessions, options.onDenied);
   const history = new SessionHistory(store);
   const bell = new Bell();
   const channels = openChannels(config.channels, { supervisor, bell });
@@ -157,146 +124,37 @@ export async function composeGateway(options: ComposeOptions): Promise<GatewaySe
     ...{ supervisor, sessions, history, store, onProblem, onDelivered },
     agents: agents.all,
   });
+  const passEnv = config.environment.pass;
+  const acp = new AcpController({
+    ...{ supervisor, store, sessions, passEnv, onDelivered },
+    agents: agents.all,
+    onProblem: report,
+    startMessageTurn: (message, turnId, begin) =>
+      runMessageAsTask({ background: backgroundServices.background, sessions }, message, turnId, begin),
+  });
+  const inboxSubscription = history.onMessage((sessionId) => acp.onMessageWaiting(sessionId));
+  const backgroundServices = openBackground({
+    ...{ store, supervisor, sessions, acp, oneShotAgents, channels, deliver, instanceId, onProblem },
+    isHere: (run) => !store.shared || run.stateId === stateId,
+  });
+  const shutdown = new Shutdown(supervisor, foregroundClients, acp);
   const stopRequested = deferred<void>();
   let stopping = false;
   let listeners: Listeners | null = null;
+
   const peerDirectory = new PeerDirectory(home, instanceId);
   if (store.shared) await peerDirectory.load();
   const runLocator = new RunLocator({ store, instanceId, hostId: machine.hostId, stateId });
-  const assertOpen = (): void => {
-    if (stopping) throw new SupervisorClosed(instanceId, "its gateway stops; nothing was done");
-  };
-  const authorizer = new Authorizer(sessions, onDenied);
-  const screenCache = new ScreenCache(supervisor);
-  const acp = new AcpController({
-    supervisor,
-    store,
-    sessions,
-    agents: agents.all,
-    passEnv: config.environment.pass,
-    onProblem: (message, cause) => onProblem({ runId: null, message, cause }),
-    startMessageTurn: (message, turnId, begin) =>
-      runMessageAsTask({ background, sessions }, message, turnId, begin),
-    onDelivered,
-  });
-  const inboxSubscription = history.onMessage((sessionId) => acp.onMessageWaiting(sessionId));
-  const shutdown = new Shutdown(supervisor, foregroundClients, acp);
-  const execAuth = { sessions, approvals, passEnv: config.environment.pass };
-  const backgroundServices = openBackground({
-    ...{
-      store,
-      supervisor,
-      sessions,
-      acp,
-      oneShotAgents,
-      channels,
-      deliver,
-      instanceId,
-      onProblem,
-    },
-    isHere: (run) => !store.shared || run.stateId === stateId,
-  });
-  const { background } = backgroundServices;
-  const runStopper = new RunStopper({ supervisor, store, runLocator });
-  const operator = await loadOrCreateOperatorToken(home);
-  const taskDeps: TaskHandlerDeps = {
-    ...{ ...backgroundServices, store, supervisor, runStopper, acp, authorizer, channels: config.channels },
-    notRestored: () => readUnrestored(localCopyDirectory(home)),
-  };
-  const getRun = (runId: string): Promise<RunRecord | null> => supervisor.getRun(runId);
-  const acpDeps: AcpHandlerDeps = {
-    ...{ acp, store, sessions, execAuth, authorizer, getRun, background, channels: config.channels },
-    assertAcceptingRuns: () => shutdown.assertAcceptingRuns(),
-    recordTaskInRunDirectory: async (sessionId: string, taskId: string) => {
-      const session = await store.getAcpSession(sessionId).catch(() => null);
-      if (session === null || session.runId === null) return;
-      // The store has it, too. A full disk must not prevent a turn.
-      const runs = new RunDirectories(join(home, "instances", instanceId));
-      await runs.addTask(session.runId, taskId).catch(() => undefined);
-    },
-  };
-  const observer = openNativeObserver(home, machine, findAnchorBinary());
-  const health = new StoreHealth({
-    store,
-    supervisor,
-    instanceId,
-    onProblem: (message, cause) => onProblem({ runId: null, message, cause }),
-  });
-  const handlers = createRouteHandlers(
-    {
-      supervisor,
-      listProcesses: async (record) =>
-        listProcessesOfRun(
-          observer,
-          record,
-          await supervisor.listRuns({ states: OPEN_RUN_STATES, withoutLabels: true }),
-          {
-            ports: record.service !== null,
-          },
-        ),
-      runStopper,
-      stopThroughPeers: (requester, runId, body, unread) =>
-        stopThroughPeers({ peerDirectory, instanceId }, requester, runId, body, unread),
-      foregroundClients,
-      screenCache,
-      authorizer,
-      execAuth,
-      background,
-      closeAgent: async (sessionId, actor) => {
-        const session = await store.getAcpSession(sessionId);
-        if (session === null || session.state === "closed") return false;
-        await acp.closeSession(sessionId, { actor });
-        return true;
-      },
-      history,
-      onRead,
-      records: store,
-      agents,
-      oneShotAgents,
-      channels: config.channels,
-      deliver,
-      assertAcceptingRuns: () => shutdown.assertAcceptingRuns(),
-      defaults: config.defaults,
-      gatewayStatus: async () => ({
-        instanceId: instanceId,
-        version: packageVersion(),
-        pid: process.pid,
-        home,
-        startedAt,
-        ready: ready() && !stopping,
-        ...(await countOpenRuns(supervisor)),
-        storeWrites: health.get(),
-        tier: null,
-        listen: listeners?.listen ?? null,
-      }),
-      listGateways: () => listGatewaysWithStatus(store, machine.bootId, Date.now()),
-      shutDown: async (policy) => {
-        const done = await shutdown.request(policy);
-        // Gives the response time to be sent.
-        setTimeout(() => stopRequested.resolve(), 10);
-        return done;
-      },
-    },
-    acpDeps,
-    taskDeps,
-  );
-  const events = new EventFollower(store);
+  const runStopper = new RunStopper({ supervisor, store, runLocator, peerDirectory });
   const targets = [stateId, instanceId];
-  const onStopFailure = (runId: string, cause: unknown): void => {
-    if (stopping) return;
-    onProblem({
-      runId,
-      message: `run ${runId}: a stop from another gateway failed; retrying`,
-      cause,
-    });
-  };
   const remoteStopExecutor = new RemoteStopExecutor({
-    supervisor,
-    store,
-    runLocator,
-    targets,
-    onFailure: onStopFailure,
+    ...{ supervisor, store, runLocator, targets },
+    onFailure: (runId, cause) => {
+      const message = `run ${runId}: a stop from another gateway failed; retrying`;
+      if (!stopping) onProblem({ runId, message, cause });
+    },
   });
+  const events = new EventFollower(store);
   const watch = await watchEvents(
     instanceId,
     () => events.wake(),
@@ -306,64 +164,69 @@ export async function composeGateway(options: ComposeOptions): Promise<GatewaySe
         void remoteStopExecutor.poll().catch(() => undefined);
     },
   );
-  const metrics = new Metrics(
-    supervisor,
-    observer,
-    backgroundServices.metrics,
-    store.shared ? { stateId } : {},
-    health,
-  );
+
+  const observer = openNativeObserver(home, machine, findAnchorBinary());
+  const health = new StoreHealth({ store, supervisor, instanceId, onProblem: report });
+  const ours = store.shared ? { stateId } : {};
+  const metrics = new Metrics(supervisor, observer, backgroundServices.metrics, ours, health);
   await metrics.start();
-  const streamingRoutes = createStreamingRoutes(
-    supervisor,
-    events,
-    authorizer,
-    metrics,
-    approvals,
-    acpDeps,
-    taskDeps,
-  );
+
+  const screenCache = new ScreenCache(supervisor);
+  const deps: HandlerDeps = {
+    ...backgroundServices,
+    ...{ store, supervisor, sessions, approvals, passEnv, authorizer, history, acp, agents, oneShotAgents },
+    ...{ runStopper, foregroundClients, screenCache, observer, deliver, onRead },
+    runDirectories: new RunDirectories(join(home, "instances", instanceId)),
+    channels: config.channels,
+    defaults: config.defaults,
+    notRestored: () => readUnrestored(localCopyDirectory(home)),
+    assertAcceptingRuns: () => shutdown.assertAcceptingRuns(),
+    gatewayStatus: () => ({
+      home,
+      startedAt,
+      ready: ready() && !stopping,
+      storeWrites: health.get(),
+      listen: listeners?.listen ?? null,
+    }),
+    listGateways: () => listGatewaysWithStatus(store, machine.bootId, Date.now()),
+    shutDown: async (policy) => {
+      const done = await shutdown.request(policy);
+      // Gives the response time to be sent.
+      setTimeout(() => stopRequested.resolve(), 10);
+      return done;
+    },
+  };
+  const handlers = createRouteHandlers(deps);
+  const streamingRoutes = createStreamingRoutes(deps, events, metrics);
   const admissionControl = new AdmissionControl();
   const storageQuota = new SessionStorageQuota(store);
   const router = (policy: ListenerPolicy): RequestListener =>
     createRouter({
-      handlers,
-      streamingRoutes,
-      policy,
-      admissionControl,
+      ...{ handlers, streamingRoutes, policy, admissionControl },
       assertStorageRoom: (requester) => storageQuota.assertRoom(requester),
       isStopping: () => stopping,
-      onFailure: (cause, what) => onProblem({ runId: null, message: `${what} failed`, cause }),
+      onFailure: (cause, what) => report(`${what} failed`, cause),
     });
   const attachments = new Attachments({
-    supervisor,
-    foregroundClients,
-    authorizer,
-    admissionControl,
-    bell,
-    assertOpen,
+    ...{ supervisor, foregroundClients, authorizer, admissionControl, bell },
+    assertOpen: () => {
+      if (stopping) throw new SupervisorClosed(instanceId, "its gateway stops; nothing was done");
+    },
   });
   const acpSessionLocator = new AcpSessionLocator({
-    store,
-    instanceId,
-    authorizer,
+    ...{ store, instanceId, authorizer },
     isLost: (session) => acp.isLost(session),
-    resolveTask: (requester, id) => resolveTask(taskDeps, requester, id),
+    resolveTask: (requester, id) => resolveTask(deps, requester, id),
   });
-  const { tokenPolicy, peerPolicy } = createListenerPolicies({
-    store,
-    supervisor,
-    authorizer,
-    sessions,
-    operator,
-    runLocator,
-    acpSessionLocator,
-    peerDirectory,
+  const policies = createListenerPolicies({
+    ...{ store, supervisor, authorizer, sessions, runLocator, acpSessionLocator, peerDirectory },
+    operator: await loadOrCreateOperatorToken(home),
   });
   listeners = await openListeners({
-    ...{ home, instanceId, config, requestMs, router, attachments, tokenPolicy, peerPolicy },
+    ...{ home, instanceId, config, requestMs, router, ...policies },
     shared: store.shared,
-    onProblem: (message, cause) => onProblem({ runId: null, message, cause }),
+    onUpgrade: (request, socket, head, policy) => attachments.upgrade(request, socket, head, policy),
+    onProblem: report,
   });
   if (listeners.peerEndpoint !== null)
     await registration.setAddress(listeners.peerEndpoint).catch((error: unknown) => {
@@ -375,7 +238,7 @@ export async function composeGateway(options: ComposeOptions): Promise<GatewaySe
     shutdown,
     acp,
     settleAgentRuns: () => oneShotAgents.settleUnanswered(),
-    registerRecoveredRuns: (runs) => background.registerRecoveredRuns(runs),
+    registerRecoveredRuns: (runs) => backgroundServices.background.registerRecoveredRuns(runs),
     maintainTasks: () => backgroundServices.maintainTasks(),
     heartbeat: async () => {
       await health.check(() => registration.heartbeat());

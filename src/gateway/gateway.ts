@@ -1,28 +1,26 @@
-import { OPEN_RUN_STATES } from "../model/run.js";
+import type { ShutdownPolicy } from "../api/routes/gateway.js";
+import { deferred } from "../async/deferred.js";
 import { secretVariables } from "../config/channels.js";
+import { type Config, parseConfig } from "../config/schema.js";
 import { defaults } from "../defaults.js";
 import { InstanceLocked, type InstanceTaken, StoreAway } from "../errors.js";
 import { loadOrCreateGatewayId } from "../home/persistent-id.js";
-import { localCopyDirectory } from "../store/local-copy/run-copy.js";
-import { withTaskCopy } from "../store/local-copy/with-task-copy.js";
-import { TaskCopy } from "../store/local-copy/task-copy.js";
-import type { Store } from "../store/store.js";
 import { onReadableSecret } from "../home/readable-secrets.js";
 import { resolveHome } from "../home/state-directory.js";
-import { openStateDirectory } from "../store/open-state-directory.js";
-import type { Problem, Supervisor } from "../supervisor/api.js";
-import { deferred } from "../async/deferred.js";
-import { openSupervisorAndStore } from "../supervisor/open.js";
-import { ForegroundClients } from "./foreground/foreground-clients.js";
-import { parseConfig, type Config } from "../config/schema.js";
-import { saveConfig, writeProcessFile } from "./process-file.js";
-import { composeGateway } from "./compose.js";
-import { PeriodicJobs } from "./periodic-jobs.js";
+import { OPEN_RUN_STATES } from "../model/run.js";
 import type { AccessDenial } from "../sessions/authorizer.js";
-import type { ShutdownPolicy } from "../api/routes/gateway.js";
-import { writeWaitFile, removeWaitFile } from "./store-wait-file.js";
+import { localCopyDirectory } from "../store/local-copy/run-copy.js";
+import { TaskCopy } from "../store/local-copy/task-copy.js";
+import { withTaskCopy } from "../store/local-copy/with-task-copy.js";
+import { openStateDirectory } from "../store/open-state-directory.js";
+import type { Store } from "../store/store.js";
+import type { Problem, Supervisor } from "../supervisor/api.js";
+import { openSupervisorAndStore } from "../supervisor/open.js";
 import { TaskRestorer } from "./background/task-restorer.js";
-import { stopRemovedRuns } from "./retention.js";
+import { composeGateway } from "./compose.js";
+import { ForegroundClients } from "./foreground/foreground-clients.js";
+import { removeWaitFile, saveConfig, writeProcessFile, writeWaitFile } from "./gateway-files.js";
+import { type DeletedRecords, PeriodicJobs, stopRemovedRuns } from "./periodic-jobs.js";
 
 /** Events of a gateway, for its log. */
 export type GatewayEvent =
@@ -37,22 +35,14 @@ export type GatewayEvent =
       readonly action: string;
       readonly why: string;
     }
-  | {
-      readonly type: "retained";
-      readonly records: number;
-      readonly outputs: number;
-      readonly sessions: number;
-      readonly approvals: number;
-      readonly messages: number;
-      readonly updates: number;
-    }
+  | ({ readonly type: "retained"; readonly records: number; readonly outputs: number } & DeletedRecords)
   | {
       readonly type: "problem";
       readonly runId: string | null;
       readonly message: string;
       readonly cause: string;
     }
-  /** A session requested a record that it may not see, and was told that it does not exist. */
+  /** A session requested a record that it may not see, and got the answer that the record does not exist. */
   | ({ readonly type: "denied" } & AccessDenial)
   /** The store is unreachable. The gateway keeps its runs and retries. */
   | { readonly type: "waiting"; readonly why: string; readonly held: number }
@@ -104,7 +94,8 @@ export async function openGateway({
   const instanceId = await loadOrCreateGatewayId(home);
   const onProblem = ({ runId, message, cause }: Problem): void =>
     onEvent({ type: "problem", runId, message, cause: cause instanceof Error ? cause.message : "" });
-  onReadableSecret((message) => onProblem({ runId: null, message, cause: null }));
+  const report = (message: string, cause: unknown): void => onProblem({ runId: null, message, cause });
+  onReadableSecret((message) => report(message, null));
   let held = 0;
   const onStoreAway = (error: StoreAway, kept = held): void => {
     held = kept;
@@ -118,13 +109,13 @@ export async function openGateway({
     home,
     instanceId,
     actor: `gateway:${instanceId}`,
-    onProblem: onProblem,
+    onProblem,
     onTaken: (error) => {
       isReplaced = true;
       replaced.resolve(error);
     },
     withheldEnv: secretVariables(config.channels),
-    ...(waitForStore ? { onStoreAway: onStoreAway, ...until } : {}),
+    ...(waitForStore ? { onStoreAway, ...until } : {}),
   }).catch((error: unknown) => {
     if (error instanceof InstanceLocked) throw gatewayAlreadyRunning(home, error);
     removeWaitFile(home);
@@ -132,11 +123,7 @@ export async function openGateway({
   });
   onEvent({ type: "up", instanceId, home, pid: process.pid });
   const reportUnwrittenFile = (cause: unknown): void =>
-    onProblem({
-      runId: null,
-      message: "gateway.json or config.toml of this gateway could not be written",
-      cause,
-    });
+    report("gateway.json or config.toml of this gateway could not be written", cause);
   await writeProcessFile(home, instanceId).catch(reportUnwrittenFile);
   const foregroundClients = new ForegroundClients(supervisor);
   let firstPassDone = false;
@@ -164,16 +151,12 @@ export async function openGateway({
     })
     .finally(() => removeWaitFile(home));
 
-  const jobs = new PeriodicJobs((message, cause) => onProblem({ runId: null, message, cause }));
+  const jobs = new PeriodicJobs(report);
   const beingStopped = new Set<string>();
   /** The periodic job itself reports an unreachable store. */
   const reportNotCompared = (cause: unknown): number => {
     if (!(cause instanceof StoreAway))
-      onProblem({
-        runId: null,
-        message: "tasks could not be compared with their local copies; retrying",
-        cause,
-      });
+      report("tasks could not be compared with their local copies; retrying", cause);
     return 0;
   };
   const reconcile = async (): Promise<void> => {
@@ -202,23 +185,23 @@ export async function openGateway({
     );
   };
   let stopped = false;
-  void jobs.schedule("saying that this gateway is there", defaults.renewMs, () => services.heartbeat());
+  void jobs.schedule("gateway heartbeat", defaults.renewMs, () => services.heartbeat());
   const ready = jobs
-    .schedule("looking after runs without an owner", defaults.reconcileMs, reconcile)
+    .schedule("reconciliation of runs", defaults.reconcileMs, reconcile)
     .then(async () => {
       if (stopped) return;
       await services.acp.reconcileAtStartup().catch((cause: unknown) => {
-        if (!stopped) onProblem({ runId: null, message: "sessions of agents could not be recovered", cause });
+        if (!stopped) report("sessions of agents could not be recovered", cause);
       });
       // Written only now: a gateway that fails to start keeps the configuration of its predecessor.
       if (!stopped) await saveConfig(home, instanceId, configText).catch(reportUnwrittenFile);
       firstPassDone = true;
-      return jobs.schedule("taking up what was handed over", defaults.commandLookMs, () =>
+      return jobs.schedule("execution of remote stops", defaults.commandLookMs, () =>
         services.processRemoteStops(),
       );
     })
-    .then(() => jobs.schedule("looking after tasks", defaults.taskSweepMs, () => services.maintainTasks()))
-    .then(() => jobs.schedule("forgetting old runs", defaults.retainMs, retain))
+    .then(() => jobs.schedule("maintenance of tasks", defaults.taskSweepMs, () => services.maintainTasks()))
+    .then(() => jobs.schedule("retention", defaults.retainMs, retain))
     .then(async () => {
       const now = await openRuns();
       if (!stopped) onEvent({ type: "ready", held: now });
@@ -256,7 +239,7 @@ async function openLocalTaskCopy(
   home: string,
   store: Store,
   instanceId: string,
-  onProblem: (onProblem: Problem) => void,
+  onProblem: (problem: Problem) => void,
 ): Promise<LocalTaskCopy | null> {
   const directory = localCopyDirectory(home);
   try {
@@ -269,7 +252,7 @@ async function openLocalTaskCopy(
     };
   } catch (cause) {
     const message =
-      "no copy of tasks can be kept on this host; after the restore of an older backup, newer tasks could not be put back";
+      "no local copy of tasks can be kept on this host; after the restore of an older backup, newer tasks are lost";
     onProblem({ runId: null, message, cause });
     return null;
   }

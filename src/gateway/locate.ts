@@ -1,11 +1,16 @@
+import { createClient, type GatewayClient } from "../api/client.js";
+import type { ResponseOf } from "../api/contract.js";
 import { defaults } from "../defaults.js";
 import { GatewayNotProven, GatewayUnreachable } from "../errors.js";
-import type { ProcessIdentity } from "../model/process.js";
 import { gatewaySocketPath } from "../home/state-directory.js";
+import type { ProcessIdentity } from "../model/process.js";
 import { readOperatorToken } from "../sessions/requester.js";
-import { findLockedInstance, findWaitingGateway, type WaitingGateway } from "./store-wait-file.js";
-import type { ResponseOf } from "../api/contract.js";
-import { createClient, type GatewayClient } from "../api/client.js";
+import {
+  findLockedInstance,
+  findWaitingGateway,
+  readLiveProcess,
+  type WaitingGateway,
+} from "./gateway-files.js";
 
 /** A gateway that is alive, because it holds the instance lock, and does not answer on its socket. */
 export interface UnreachableGateway {
@@ -28,21 +33,19 @@ export type GatewayLocation =
 /** The gateway of a state directory, whether it answers or not. Starts nothing. */
 export async function locateGateway(home: string, token: string | null = null): Promise<GatewayLocation> {
   const key = token ?? (await readOperatorToken(home));
-  const asked = key === null ? "nobody" : await probeGateway(home, key).catch(onlyNotProven);
-  if (typeof asked === "object" && !(asked instanceof Error)) return { kind: "answers", ...asked };
+  const probed = key === null ? "nobody" : await probeGateway(home, key).catch(onlyNotProven);
+  if (typeof probed === "object" && !(probed instanceof Error)) return { kind: "answers", ...probed };
   const waiting = await findWaitingGateway(home);
   if (waiting !== null) return { kind: "waiting", waiting };
   const instanceId = await findLockedInstance(home);
   if (instanceId === null) {
-    if (asked instanceof Error) throw asked;
+    if (probed instanceof Error) throw probed;
     return { kind: "none" };
   }
-  // Loaded only where there is something to be asked: every command would wait for it.
-  const { readLiveProcess: notedProcess } = await import("./process-file.js");
-  const process = await notedProcess(home, instanceId);
+  const process = await readLiveProcess(home, instanceId);
   return {
     kind: "unreachable",
-    gateway: { instanceId, process, listens: asked !== "nobody", proven: !(asked instanceof Error) },
+    gateway: { instanceId, process, listens: probed !== "nobody", proven: !(probed instanceof Error) },
   };
 }
 
@@ -60,7 +63,7 @@ export function describeUnreachable(
   if (!proven)
     return `${who} runs, but the process that listens on ${gatewaySocketPath(home)} did not prove that it knows the token: the gateway was started by an earlier version, or another process has taken its socket. Nothing but the token's id and a nonce was sent to it`;
   return listens
-    ? `${who} does not answer: it is stopped or overloaded${runsGoOn ? ". Its runs go on under their anchors" : ""}`
+    ? `${who} does not answer: it is stopped or overloaded${runsGoOn ? ". Its runs continue under their anchors" : ""}`
     : `${who} runs, but cannot be reached: no process listens on ${gatewaySocketPath(home)}. A running gateway creates a missing socket again within ${defaults.gatewayRebindMs / 1_000} s`;
 }
 
@@ -75,8 +78,8 @@ export async function reachGateway(
   token: string | null = null,
 ): Promise<ReachableGateway | null> {
   const key = token ?? (await readOperatorToken(home));
-  const asked = key === null ? "nobody" : await probeGateway(home, key);
-  return typeof asked === "object" ? asked : null;
+  const probed = key === null ? "nobody" : await probeGateway(home, key);
+  return typeof probed === "object" ? probed : null;
 }
 
 /** `nobody`: no process listens. `silent`: a process listens and did not answer in time, or closed the connection. */

@@ -7,7 +7,7 @@ import type { GatewayEvent } from "./gateway.js";
 
 export const gatewayLogPath = (home: string): string => join(home, "gateway.log");
 
-/** One JSON object per line. Small files, and few of them: a gateway runs for months. */
+/** One JSON object per line, in a few small files: a gateway runs for months. */
 export function openLog(home: string, level: "info" | "warn" | "silent"): Logger {
   requireNotLink(gatewayLogPath(home));
   return pino(
@@ -24,7 +24,7 @@ function appendLine(path: string, line: string): void {
     rotateFiles(path);
     writeOwnFile(path, line, "append");
   } catch {
-    // Nowhere to say it.
+    // There is no other place to report it.
   }
 }
 

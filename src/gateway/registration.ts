@@ -1,15 +1,18 @@
+import { hostname } from "node:os";
 import { arch, platform } from "node:process";
 import { findAnchorBinary } from "../anchor/binary/find.js";
 import { probeCgroup, probeLimits } from "../anchor/inspect/cgroup-probe.js";
 import { PROTOCOL } from "../anchor/protocol/messages.js";
 import { SerialQueue } from "../async/serial-queue.js";
 import { StateUnusable } from "../errors.js";
+import { packageVersion } from "../home/package.js";
+import { directoryIdOf } from "../home/persistent-id.js";
 import type { GatewayCapabilities, NewGateway } from "../model/gateway.js";
 import type { Store } from "../store/store.js";
 
 type RegistrationStore = Pick<Store, "registerGateway" | "heartbeatGateway" | "retireGateway" | "generation">;
 
-/** A gateway's row in the store: there from its announcement to its good-bye, one statement at a time. */
+/** A gateway's record in the store, from its registration to its stop. Its writes are serialized. */
 export class GatewayRegistration implements AsyncDisposable {
   readonly #store: RegistrationStore;
   #gateway: NewGateway;
@@ -23,7 +26,7 @@ export class GatewayRegistration implements AsyncDisposable {
     this.#gateway = gateway;
   }
 
-  /** Rejects when the gateway of another host or directory goes by the same id. */
+  /** Rejects if a gateway of another host or directory has the same id. */
   async register(): Promise<void> {
     const { generation } = this.#store;
     if (await this.#store.registerGateway(this.#gateway)) {
@@ -33,26 +36,23 @@ export class GatewayRegistration implements AsyncDisposable {
     const { instanceId } = this.#gateway;
     throw new StateUnusable(
       instanceId,
-      `gateway ${instanceId} is heard of from another host or directory, so this state directory seems to be a copy of that one; nothing was started, because each would take the other's runs for its own. In a copy, remove the files gateway-id and state-id. If the directory has moved here, try again half a minute after the other has stopped.`,
+      `gateway ${instanceId} is running on another host or in another directory, so this state directory seems to be a copy; nothing was started, because each gateway would control the runs of the other. In a copy, remove the files gateway-id and state-id. If the directory was moved here, retry half a minute after the other gateway has stopped.`,
     );
   }
 
-  /** From now on other gateways reach it there. */
+  /** Publishes the address by which peers reach this gateway. */
   setAddress(peering: Pick<NewGateway, "address" | "peerKey">): Promise<void> {
     this.#gateway = { ...this.#gateway, ...peering };
     this.#registeredGeneration = null;
     return this.#enqueue(() => this.register());
   }
 
-  /**
-   * It is still there. Announced again when the store has forgotten it, or may know it as it once was, because an older
-   * one took its place.
-   */
+  /** Registers again if the store has no record of this gateway, or was replaced by an older store. */
   heartbeat(): Promise<void> {
     return this.#enqueue(async () => {
       if (this.#retired) return;
-      const heard = await this.#store.heartbeatGateway(this.#gateway.instanceId);
-      if (!heard || this.#registeredGeneration !== this.#store.generation) await this.register();
+      const known = await this.#store.heartbeatGateway(this.#gateway.instanceId);
+      if (!known || this.#registeredGeneration !== this.#store.generation) await this.register();
     });
   }
 
@@ -62,14 +62,33 @@ export class GatewayRegistration implements AsyncDisposable {
     await this.#enqueue(() => this.#store.retireGateway(this.#gateway.instanceId)).catch(() => undefined);
   }
 
-  /** Not two at once: a beat that overtook the good-bye would bring the row back. */
+  /** Serialized: a heartbeat after the retirement would create the record again. */
   #enqueue<Result>(work: () => Promise<Result>): Promise<Result> {
     return this.#writes.run(work);
   }
 }
 
+/** The registration of this process, not yet written to the store. */
+export async function createRegistration(
+  store: RegistrationStore,
+  home: string,
+  { hostId, bootId, pidNamespace }: Pick<NewGateway, "hostId" | "bootId" | "pidNamespace">,
+  gateway: Pick<NewGateway, "instanceId" | "stateId" | "startedAt">,
+): Promise<GatewayRegistration> {
+  return new GatewayRegistration(store, {
+    ...gateway,
+    ...{ hostId, bootId, pidNamespace },
+    hostName: hostname(),
+    directory: await directoryIdOf(home),
+    version: packageVersion(),
+    capabilities: await detectCapabilities(),
+    address: null,
+    peerKey: null,
+  });
+}
+
 /** The capabilities of this host. A feature that cannot be detected is not offered. */
-export async function detectCapabilities(): Promise<GatewayCapabilities> {
+async function detectCapabilities(): Promise<GatewayCapabilities> {
   const cgroup = await probeCgroup().catch(() => null);
   const usable = cgroup?.state === "usable";
   const places = usable ? await probeLimits(findAnchorBinary()).catch(() => []) : [];

@@ -1,12 +1,12 @@
 import { spawn } from "node:child_process";
 import { closeSync } from "node:fs";
 import { fileURLToPath } from "node:url";
+import type { ResponseOf } from "../api/contract.js";
 import { defaults } from "../defaults.js";
 import { GatewayUnreachable } from "../errors.js";
 import { openOwnFileForWriting, readOwnFileSync } from "../home/own-file.js";
-import type { ResponseOf } from "../api/contract.js";
-import { findLockedInstance, findWaitingGateway, describeWaitingGateway } from "./store-wait-file.js";
-import { reachGateway, locateGateway, describeUnreachable } from "./locate.js";
+import { describeWaitingGateway, findLockedInstance, findWaitingGateway } from "./gateway-files.js";
+import { describeUnreachable, locateGateway, reachGateway } from "./locate.js";
 
 /** The entry point of the command line. */
 export const CLI_MAIN = fileURLToPath(new URL("../cli/main.js", import.meta.url));
@@ -60,16 +60,16 @@ export async function startGateway(
       ours.terminate();
       throw new GatewayUnreachable(`the gateway did not start: ${waiting.why}`);
     }
-    // One that lives is waited for: it is coming up, leaving, or about to make its socket again.
+    // A live gateway is waited for: it is starting, stopping, or about to create its socket again.
     if (status === undefined && ours === null && (await findLockedInstance(home)) === null)
       ours = launchGateway(home, [main, "gateway", "run", "--quiet"], env);
     const late = performance.now() > until;
     const ended = ours?.ended() ?? null;
     if (ended !== null || late) {
       // Without a launch of our own, the file is of an earlier one.
-      const said = ours === null ? "" : readOwnFileSync(errorFilePath(home)).trim();
-      if (late || !said.includes(ALREADY_RUNNING)) {
-        const why = said.replace(/^holdfast: /, "") || ended || (await whyNotReady(home));
+      const errors = ours === null ? "" : readOwnFileSync(errorFilePath(home)).trim();
+      if (late || !errors.includes(ALREADY_RUNNING)) {
+        const why = errors.replace(/^holdfast: /, "") || ended || (await whyNotReady(home));
         throw new GatewayUnreachable(`the gateway did not start: ${why}`);
       }
       // Another gateway is starting or stopping; the next poll shows which.
@@ -113,7 +113,7 @@ export async function checkGateway(
 async function whyNotReady(home: string): Promise<string> {
   const found = await locateGateway(home);
   if (found.kind === "unreachable") return describeUnreachable(home, found.gateway);
-  return found.kind === "answers" ? "the one that runs does not get ready" : "it does not answer";
+  return found.kind === "answers" ? "the running gateway does not become ready" : "it does not answer";
 }
 
 interface LaunchedGateway {

@@ -4,7 +4,7 @@ import { hostname } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { migrations } from "../../src/store/sql/migrations.js";
-import { findWaitingGateway } from "../../src/gateway/store-wait-file.js";
+import { findWaitingGateway } from "../../src/gateway/gateway-files.js";
 import { startPostgresServer, whyNoPostgres, type PostgresServer } from "../support/store/postgres-server.js";
 import { CliFixture } from "../support/cli/cli-fixture.js";
 

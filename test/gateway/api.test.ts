@@ -98,7 +98,7 @@ test("OpenAPI names every route, with its parameters", async () => {
   expect(operations).toHaveLength(Object.keys(contract).length);
 });
 
-test("a poll waits for news, and consumes nothing", async () => {
+test("a poll waits for new output, and consumes nothing", async () => {
   const { run } = await gatewayFixture.client.exec({
     body: { ...shellCommand("sleep 0.3; echo news; sleep 60"), background: true },
   });
@@ -116,14 +116,14 @@ test("a poll waits for news, and consumes nothing", async () => {
   expect(last.run).toMatchObject({ state: "exited", exit: { reason: "manual-cancel" } });
 });
 
-test("a poll that waits hears of the end", async () => {
+test("a waiting poll returns at the end", async () => {
   const { run } = await gatewayFixture.client.exec({ body: { argv: ["sleep", "0.3"], background: true } });
   const answer = await gatewayFixture.client.poll({ params: run, query: { waitMs: 20_000 } });
   expect(answer.run.state).toBe("exited");
   expect(answer.output.every(({ ended }) => ended)).toBe(true);
 });
 
-test("a program that asks seems to wait for input", async () => {
+test("a program that prints a prompt seems to wait for input", async () => {
   const { run } = await gatewayFixture.client.exec({
     body: { ...shellCommand("printf 'Continue? [y/N] '; read answer"), stdin: "pipe", background: true },
   });
@@ -134,7 +134,7 @@ test("a program that asks seems to wait for input", async () => {
   expect((await waitForRunEnd(gatewayFixture.client, run.runId)).exit?.code).toBe(0);
 });
 
-test("a log comes by lines from the end, or by bytes from anywhere", async () => {
+test("a log is read by lines from the end, or by bytes from any offset", async () => {
   const { run } = await gatewayFixture.client.exec({ body: shellCommand("seq 1 100; echo no >&2") });
   const tail = await gatewayFixture.client.log({ params: run, query: { lines: 2 } });
   expect(tail).toMatchObject({ text: "99\n100\n", nextOffset: 292, ended: true });
@@ -222,7 +222,7 @@ test("a key that does not exist is bad input", async () => {
   await end(params);
 });
 
-test("kill answers gone when the whole tree is, and ended-before when it was", async () => {
+test("kill answers gone when all processes are, and ended-before for an ended run", async () => {
   plantLookalike("sleep", "61");
   const { run } = await gatewayFixture.client.exec({
     body: { ...shellCommand("sleep 61 & sleep 61 & wait"), background: true },
@@ -235,7 +235,7 @@ test("kill answers gone when the whole tree is, and ended-before when it was", a
   expect(await gatewayFixture.client.kill({ params: run })).toMatchObject({ outcome: "ended-before" });
 });
 
-test("a run that another supervisor holds is seen and killed, but not steered", async () => {
+test("a run of another supervisor is visible and can be killed, but takes no input", async () => {
   plantLookalike("sleep", "62");
   const other = await realSupervisor({ home: gatewayFixture.home });
   const { runId } = await other.spawn({ io: "pipe", argv: ["sh", "-c", "echo here; exec sleep 62"] });
@@ -253,7 +253,7 @@ test("a run that another supervisor holds is seen and killed, but not steered", 
   expect(await findProcessesOfRun(runId)).toEqual([]);
 });
 
-test("a poll waits for news also of a run that another supervisor holds", async () => {
+test("a poll waits for new output also of a run of another supervisor", async () => {
   const other = await realSupervisor({ home: gatewayFixture.home });
   const { runId } = await other.spawn({ io: "pipe", argv: ["sh", "-c", "sleep 0.4; echo here; sleep 63"] });
   const params = { runId };
@@ -333,7 +333,7 @@ test("events can be followed, from the past into the future, also those of other
   expect(seqs).toEqual([...new Set(seqs)].toSorted((a, b) => a - b));
 });
 
-test("viewers come and go: output from the start, input, garbage refused, the end", async () => {
+test("viewers attach and detach: output from the start, input, garbage refused, the end", async () => {
   const { run } = await gatewayFixture.client.exec({
     body: { ...shellCommand("echo first; cat"), stdin: "pipe", background: true },
   });
@@ -376,7 +376,7 @@ test.for([
   ["leave", { left: 2, ended: 0, terminated: 0, callers: 0 }],
   ["drain", { left: 1, ended: 1, terminated: 0, callers: 0 }],
   ["terminate", { left: 0, ended: 0, terminated: 2, callers: 0 }],
-] as const)("a gateway that is told to stop and %s its runs says what it did", async ([runs, done]) => {
+] as const)("a gateway that is stopped with policy %s reports the result", async ([runs, done]) => {
   const home = await temporaryHome();
   const gateway = await openGateway({ home, onEvent: () => undefined });
   const token = (await readOperatorToken(home)) ?? "";

@@ -21,7 +21,7 @@ async function openStore(): Promise<Store> {
   return store;
 }
 
-test("a gateway that the store has forgotten announces itself again with its next beat", async () => {
+test("a gateway without a record in the store registers again with its next heartbeat", async () => {
   const store = await openStore();
   const presence = new GatewayRegistration(store, newGateway());
   await presence.register();
@@ -32,7 +32,7 @@ test("a gateway that the store has forgotten announces itself again with its nex
   expect((await store.getGateway("gw_one"))?.stoppedAt).toBeTypeOf("number");
 });
 
-test("where it is reached is said again when it could not be, and when the store may have gone back to before", async () => {
+test("the address is written again after a failed write, and after the store may have rolled back", async () => {
   const store = await openStore();
   let generation = 1;
   let away = true;
@@ -93,7 +93,7 @@ test("a late heartbeat does not undo a recorded stop", async () => {
   expect((await store.getGateway("gw_one"))?.stoppedAt).toBeTypeOf("number");
 });
 
-test("it is up, silent or unreachable by when it was last heard of, and stopped when it said so", () => {
+test("a gateway is up, silent or unreachable by its last heartbeat, and stopped after its retirement", () => {
   const going = { stoppedAt: null };
   const { leaseMs, stalledOwnerMs } = defaults;
   expect(

@@ -8,7 +8,7 @@ import { newApproval, newMessage, newSession } from "../support/store/session-sa
 import { temporaryHome } from "../support/supervisor/real-supervisor.js";
 import { waitFor } from "../support/wait-for.js";
 
-test("a gateway forgets sessions that were closed, and questions that were answered, long ago", async () => {
+test("a gateway deletes sessions that were closed, and approvals that were decided, long ago", async () => {
   const home = await temporaryHome();
   const path = `${home}/store.sqlite`;
   const now = Date.now();

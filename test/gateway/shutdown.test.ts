@@ -38,7 +38,7 @@ test("a gateway can be stopped before its first reconciliation is done", async (
   expect(news).toEqual(["up", "down"]);
 });
 
-test("no round begins after the end, and the end waits for the one under way", async () => {
+test("no job starts after the stop, and the stop waits for the running job", async () => {
   const rounds = new PeriodicJobs(() => expect.fail("no round failed"));
   let finish = (): void => undefined;
   let over = false;

@@ -83,7 +83,7 @@ describe.skipIf(whyNoPostgres !== null)("two state directories of one host on on
   const start = async ({ client }: GatewayHome, ...argv: string[]): Promise<string> =>
     (await client.exec({ body: { argv, background: true, graceMs: 200 } })).run.runId;
 
-  test("each counts, measures and forgets its own runs only", { timeout: 60_000 }, async () => {
+  test("each counts, measures and deletes only its own runs", { timeout: 60_000 }, async () => {
     const [one, two] = await Promise.all([newHome().then(open), newHome().then(open)]);
     await store.deleteGateway(one.gateway.instanceId);
     await start(one, "sleep", "7001");
@@ -147,7 +147,7 @@ describe.skipIf(whyNoPostgres !== null)("two state directories of one host on on
     expect((await store.listRuns({})).map(({ runId }) => runId)).toEqual(["run_in_another"]);
   });
 
-  test("both are there, by the host's name, from their start to their good-bye", async () => {
+  test("both are listed, with the host's name, from start to stop", async () => {
     const one = await open(await newHome());
     const home = await newHome();
     const two = await openGateway({ home, onEvent: () => undefined });
@@ -192,7 +192,7 @@ describe.skipIf(whyNoPostgres !== null)("two state directories of one host on on
     await rm(join(home, "state-location"));
     await expect(openGateway({ home, onEvent: () => undefined })).rejects.toMatchObject({
       code: "STATE_UNUSABLE",
-      message: expect.stringContaining("another host or directory") as string,
+      message: expect.stringContaining("in another directory") as string,
     });
     const { leaseExpiresAt: _, ...kept } = before ?? expect.fail("no run");
     expect(await store.getRun(runId)).toMatchObject({ ...kept, state: "running" });
@@ -206,7 +206,7 @@ describe.skipIf(whyNoPostgres !== null)("two state directories of one host on on
     expect((await store.getGateway(one.gateway.instanceId))?.directory).not.toBe(directory);
   });
 
-  test("a gateway is not started from a copy of a state directory whose original is heard of elsewhere", async () => {
+  test("a gateway is not started from a copy of a state directory whose original runs elsewhere", async () => {
     const home = await newHome();
     const instanceId = await loadOrCreateGatewayId(home);
     await store.registerGateway(newGateway({ instanceId, hostId: "another" }));

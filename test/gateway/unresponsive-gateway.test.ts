@@ -22,7 +22,7 @@ async function stuck(token: string, answer: RequestListener): Promise<string> {
   return home;
 }
 
-test("an answer that is cut off in the middle is a gateway that cannot be reached", async () => {
+test("a truncated answer means an unreachable gateway", async () => {
   const home = await stuck("t", (_, response) => {
     response.writeHead(200, { "content-length": 100 });
     response.write('{"instanceId":', () => response.destroy());
@@ -34,11 +34,11 @@ test("an answer that is cut off in the middle is a gateway that cannot be reache
   });
 });
 
-test("one that runs but never gets ready is said to be so, and no other is launched beside it", async () => {
+test("a running gateway that is never ready is reported, and no second gateway is started", async () => {
   const home = await stuck("hfo_x", (_, response) => response.end(JSON.stringify({ ready: false, pid: 1 })));
   await writeFile(join(home, "operator-token"), "hfo_x");
   expect(await errorOf(startGateway(home, "/nonexistent", 100))).toEqual({
     code: "GATEWAY_UNREACHABLE",
-    message: "the gateway did not start: the one that runs does not get ready",
+    message: "the gateway did not start: the running gateway does not become ready",
   });
 });

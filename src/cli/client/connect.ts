@@ -4,7 +4,7 @@ import { createClient, type GatewayClient } from "../../api/client.js";
 import { readOperatorToken } from "../../sessions/requester.js";
 import { startGateway } from "../../gateway/start.js";
 import { probeGateway, reachGateway } from "../../gateway/locate.js";
-import { findLockedInstance } from "../../gateway/store-wait-file.js";
+import { findLockedInstance, readLiveProcess } from "../../gateway/gateway-files.js";
 import { gatewaySocketPath, resolveHome } from "../../home/state-directory.js";
 import { openStateDirectory } from "../../store/open-state-directory.js";
 import type { AcpQueryVerb } from "../../queries/acp.js";
@@ -79,8 +79,7 @@ async function gatewaySilentError(
   instanceId: string | null,
   withinMs: number | null,
 ): Promise<GatewaySilent> {
-  const { readLiveProcess: notedProcess } = await import("../../gateway/process-file.js");
-  const pid = instanceId === null ? null : ((await notedProcess(home, instanceId))?.pid ?? null);
+  const pid = instanceId === null ? null : ((await readLiveProcess(home, instanceId))?.pid ?? null);
   const gateway = `the gateway${pid === null ? "" : ` (pid ${pid})`}`;
   const why =
     withinMs === null

@@ -3,7 +3,7 @@ import { systemClock } from "../../async/clock.js";
 import { runConcurrently } from "../../async/semaphore.js";
 import { defaults } from "../../defaults.js";
 import { describeUnreachable, locateGateway } from "../../gateway/locate.js";
-import { describeWaitingGateway, findWaitingGateway } from "../../gateway/store-wait-file.js";
+import { describeWaitingGateway, findWaitingGateway } from "../../gateway/gateway-files.js";
 import { errorMessage } from "../../home/errno.js";
 import { readOwnFile } from "../../home/own-file.js";
 import { readStateId } from "../../home/persistent-id.js";

@@ -2,7 +2,7 @@ import type { ResponseOf } from "../../api/contract.js";
 import { describeUnreachable, locateGateway, type UnreachableGateway } from "../../gateway/locate.js";
 import type { ShutdownPolicy, ShutdownSummary } from "../../api/routes/gateway.js";
 import { startGateway } from "../../gateway/start.js";
-import { describeWaitingGateway } from "../../gateway/store-wait-file.js";
+import { describeWaitingGateway } from "../../gateway/gateway-files.js";
 import { packageVersion } from "../../home/package.js";
 import { resolveHome } from "../../home/state-directory.js";
 import { openStateDirectory } from "../../store/open-state-directory.js";

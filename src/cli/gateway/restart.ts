@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import { environmentWithConfig } from "../../config/settings.js";
 import { defaults } from "../../defaults.js";
 import { describeUnreachable, type GatewayLocation, locateGateway } from "../../gateway/locate.js";
-import { savedConfigPath } from "../../gateway/process-file.js";
+import { describeWaitingGateway, savedConfigPath } from "../../gateway/gateway-files.js";
 import {
   checkGateway,
   CLI_MAIN,
@@ -10,7 +10,6 @@ import {
   startGateway,
   type StartResult,
 } from "../../gateway/start.js";
-import { describeWaitingGateway } from "../../gateway/store-wait-file.js";
 import { errorMessage } from "../../home/errno.js";
 import { readOwnFile } from "../../home/own-file.js";
 import { resolveHome } from "../../home/state-directory.js";

@@ -11,7 +11,7 @@ import {
   reachGateway,
   type UnreachableGateway,
 } from "../../gateway/locate.js";
-import { describeWaitingGateway, findLockedInstance, readGatewayId } from "../../gateway/store-wait-file.js";
+import { describeWaitingGateway, findLockedInstance, readGatewayId } from "../../gateway/gateway-files.js";
 import { openLocalState } from "../client/resolve-run.js";
 import { type DirectStop, stopFoundRun } from "../stop/stop-coordinator.js";
 import { runsOfInstance } from "../stop/targets.js";

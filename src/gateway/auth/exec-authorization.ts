@@ -155,7 +155,7 @@ export interface RequestedCommand {
   readonly stdin?: RequestedStdin;
 }
 
-/** What a run is marked with; and how its output is kept, if not as usual. */
+/** The markers of a run, and the limits of its output if they differ from the default. */
 export type ExecIdentity = Pick<
   SpawnOptions,
   "sessionKey" | "sessionId" | "agentId" | "backendId" | "env" | "stdout" | "stderr"

@@ -3,19 +3,44 @@ import { systemClock } from "../../async/clock.js";
 import { defaults } from "../../defaults.js";
 import { StoreAway, SupervisorClosed, TaskRefused } from "../../errors.js";
 import { errorMessage } from "../../home/errno.js";
+import type { RunRecord } from "../../model/run.js";
 import { isTaskEnded, type TaskRecord } from "../../model/task.js";
 import type { TaskStore } from "../../store/tasks/store.js";
 import type { Problem, Run, Supervisor } from "../../supervisor/api.js";
+import { type TaskInput, taskKeyOfRun, type ApplyResult, type Tasks } from "../../tasks/tasks.js";
 import { type MaintenanceAction, planMaintenance, type WorkStatus } from "../../tasks/plan-maintenance.js";
+import { resultTargets } from "../../tasks/reply-routing.js";
 import { ObservationWindow, sweepTasks } from "../../tasks/sweep.js";
-import type { ApplyResult, TaskInput, Tasks } from "../../tasks/tasks.js";
 import type { TaskFinish, TaskInputEvent } from "../../tasks/transition.js";
+import type { TaskEventFollower } from "../monitoring/event-follower.js";
+import { acknowledgeReadMessages, type ReadReceiptStore } from "./notifications.js";
 import { ProgressReporter, type ProgressReporterDeps } from "./progress.js";
-import { acknowledgeReadMessages, type ReadReceiptStore } from "./read-receipts.js";
-import { taskForRecoveredRun } from "./recovered-run.js";
-import type { TaskEventFollower } from "./task-event-follower.js";
 import { TypingIndicator, type TypingIndicatorDeps } from "./typing-indicator.js";
 import { type WorkStatusDeps, workStatusOf } from "./work-status.js";
+
+/**
+ * The task of a run whose caller waited at a former gateway. Null: the run needs no task, or is not to continue.
+ */
+export function taskForRecoveredRun(run: RunRecord): TaskInput | null {
+  const { runId, sessionId, agentId, backendId, kind, policy, imported, hiddenAt, command } = run;
+  const { callerBound, onOrphan } = policy;
+  const plain = kind === "task" && backendId === null && imported === null;
+  if (!plain || callerBound || onOrphan === "terminate" || hiddenAt !== null) return null;
+  return {
+    runtime: "exec",
+    key: taskKeyOfRun(runId),
+    text: command,
+    ownerSessionId: sessionId,
+    agentId,
+    runId,
+    targets: resultTargets({
+      mode: "run",
+      parentSessionId: sessionId,
+      requesterSessionId: null,
+      origin: null,
+    }),
+  };
+}
 
 export interface BackgroundDeps
   extends WorkStatusDeps, ProgressReporterDeps, Pick<TypingIndicatorDeps, "channels"> {
@@ -134,7 +159,7 @@ export class Background implements AsyncDisposable {
         const look = () => workStatusOf(this.#deps, task);
         const backing = await this.#guarded<WorkStatus>(
           runId,
-          `what does task ${taskId}`,
+          `the work of task ${taskId}`,
           look,
           UNKNOWN_STATUS,
         );
@@ -241,7 +266,7 @@ export class Background implements AsyncDisposable {
       return await look();
     } catch (cause) {
       if (cause instanceof StoreAway || cause instanceof SupervisorClosed) throw cause;
-      const message = `${what} could not be looked at; trying again`;
+      const message = `the state of ${what} could not be read; retrying`;
       this.#deps.onProblem({ runId, message, cause });
       return otherwise;
     }

@@ -1,15 +1,15 @@
 import { setTimeout } from "node:timers/promises";
-import type { Survivor } from "../../model/process.js";
 import type { AcpController } from "../../acp/controller.js";
-import type { AcpStore } from "../../store/acp/store.js";
+import type { ResponseOf } from "../../api/contract.js";
+import type { Survivor } from "../../model/process.js";
 import { isTaskEnded, type TaskRecord } from "../../model/task.js";
+import type { AcpStore } from "../../store/acp/store.js";
 import type { TaskStore } from "../../store/tasks/store.js";
 import type { Supervisor } from "../../supervisor/api.js";
 import type { TaskFinish } from "../../tasks/transition.js";
-import type { ResponseOf } from "../../api/contract.js";
-import type { RunStopper } from "../remote-stops/run-stopper.js";
+import type { TaskEventFollower } from "../monitoring/event-follower.js";
+import type { RunStopper } from "../peers/remote-stops.js";
 import type { Background } from "./background.js";
-import type { TaskEventFollower } from "./task-event-follower.js";
 
 const TASK_END_WAIT_MS = 5_000;
 /** How long to wait until the run of a task is recorded. */

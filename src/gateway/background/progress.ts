@@ -1,4 +1,3 @@
-import type { TaskInputEvent } from "../../tasks/transition.js";
 import { setTimeout } from "node:timers/promises";
 import type { AcpController } from "../../acp/controller.js";
 import { linkAbort } from "../../async/abort.js";
@@ -8,9 +7,10 @@ import type { TaskRecord } from "../../model/task.js";
 import type { AcpStore } from "../../store/acp/store.js";
 import type { TaskStore } from "../../store/tasks/store.js";
 import type { Run, Supervisor } from "../../supervisor/api.js";
+import type { TaskInputEvent } from "../../tasks/transition.js";
 import { redactText } from "../../text/redact.js";
-import { readNewestLine, type StreamOffsets } from "./output-summary.js";
 import type { TypingIndicator } from "./typing-indicator.js";
+import { readNewestLine, type StreamOffsets } from "./work-status.js";
 
 export interface ProgressReporterDeps {
   readonly store: Pick<TaskStore, "getTask" | "listTaskEvents"> &

@@ -1,4 +1,5 @@
 import { defaults } from "../../defaults.js";
+import { StoreAway } from "../../errors.js";
 import { recordUnrestored, type UnrestoredRecord } from "../../store/local-copy/unrestored.js";
 import type { TaskCopy, CopiedTask } from "../../store/local-copy/task-copy.js";
 import type { NewRunEvent } from "../../model/run-event.js";
@@ -11,27 +12,27 @@ import type { Problem } from "../../supervisor/api.js";
 /** Tasks compared in one query. */
 const PAGE_SIZE = 100;
 
-const RESTORED_REASON = "the store had lost this record, and it was put back";
+const RESTORED_REASON = "the store had lost this record, and it was restored";
 
 export interface TaskRestorerDeps {
-  /** The store itself, without the wrapper that records writes in the ledger. */
+  /** The store itself, without the wrapper that records writes in the local copy. */
   readonly store: Store;
   readonly localCopy: TaskCopy;
-  /** Where the ledger is. */
+  /** The directory of the local copy. */
   readonly directory: string;
   readonly instanceId: string;
-  readonly onProblem: (onProblem: Problem) => void;
+  readonly onProblem: (problem: Problem) => void;
 }
 
 /**
- * Puts tasks, messages and sessions back into a shared store that was restored from an older backup or lost its newest
- * writes in a fail-over. Each record that cannot be put back has an event, and is kept for `tasks audit` and `doctor`.
+ * Restores tasks, messages and sessions in a shared store that was restored from an older backup or lost its newest
+ * writes in a fail-over. Each record that cannot be restored has an event, and is listed by `tasks audit` and `doctor`.
  */
 export class TaskRestorer {
   readonly #deps: TaskRestorerDeps;
-  /** The store's era when everything was last compared; null: this process has not compared yet. */
+  /** The generation of the store at the last complete comparison. Null: this process has not compared yet. */
   #comparedGeneration: number | null = null;
-  /** When the first comparison of this era began. */
+  /** When the first comparison of this generation began. */
   #comparingSince = 0;
   #comparingGeneration: number | null = null;
   /** When the changes of other gateways were last recorded. */
@@ -41,7 +42,7 @@ export class TaskRestorer {
     this.#deps = deps;
   }
 
-  /** Returns how many tasks and sessions were put back. Compares only if the store may have lost records. */
+  /** Returns the number of restored tasks and sessions. Compares only if the store may have lost records. */
   async restoreLost(): Promise<number> {
     const { store, localCopy } = this.#deps;
     const { generation } = store;
@@ -59,15 +60,15 @@ export class TaskRestorer {
     for (let at = 0; at < taskIds.length; at += PAGE_SIZE)
       await pass.restoreTasks(taskIds.slice(at, at + PAGE_SIZE));
     const restored = await pass.finish();
-    // Messages of a task that its gateway has yet to put back are told in a later round.
+    // Messages of a task that its own gateway has not restored yet wait for a later pass.
     if (!pass.isEarly || Date.now() - this.#comparingSince >= defaults.outboxDoubtMs)
       this.#comparedGeneration = generation;
     return restored;
   }
 
   /**
-   * Other gateways end tasks of this gateway, deliver its messages, and remove both when they are old. The ledger records
-   * that, so that nothing is put back or sent that was over. `eras`: the store's era at the start of the round.
+   * Other gateways end tasks of this gateway, deliver its messages, and remove both when they are old. The local copy
+   * records that, so that nothing that is over is restored or sent. `generation`: of the store at the start of the pass.
    */
   async #recordRemoteChanges(generation: number): Promise<void> {
     if (Date.now() - this.#remoteChangesAt < defaults.taskSweepMs) return;
@@ -101,7 +102,7 @@ async function recordRemoteChangesOf(
     const version = localCopy.get(taskId)?.task?.version ?? Infinity;
     const events = known !== undefined && known.version > version ? await store.listTaskEvents(taskId) : [];
     const copy = localCopy.get(taskId);
-    // Written here meanwhile, or by a server that was replaced: the next round knows more.
+    // Written here meanwhile, or by a server that was replaced: left to the next pass.
     if (store.generation !== generation) return;
     if (copy === null) continue;
     if (known === undefined) {
@@ -131,7 +132,7 @@ class RestorePass {
   readonly #events: NewRunEvent[] = [];
   readonly #notRestored: UnrestoredRecord[] = [];
   #restored = 0;
-  /** Something is known of a task of another gateway, and the store does not have the task. */
+  /** The local copy has messages of a task of another gateway, and the store does not have the task. */
   isEarly = false;
 
   constructor(deps: TaskRestorerDeps) {
@@ -140,7 +141,8 @@ class RestorePass {
 
   async restoreSession(session: SessionRecord): Promise<void> {
     const { store, localCopy, instanceId } = this.#deps;
-    const { id, key, closedAt } = session;
+    const { id, closedAt } = session;
+    const name = `session ${session.key} (${id})`;
     const known = await store.getSession(id);
     if (known !== null) {
       if (known.closedAt !== null && closedAt === null) await localCopy.recordSession(known);
@@ -151,13 +153,12 @@ class RestorePass {
     }
     if (closedAt !== null) return;
     if (await store.restoreSession(session)) {
-      this.#recordRestored("", `session ${key} (${id})`);
+      this.#recordRestored("", name);
       this.#recordNotRestored(
         "",
-        `the tokens of session ${key} (${id}) are not put back: issue a new one (holdfast sessions rotate-token)`,
+        `the tokens of ${name} are not restored: issue a new one (holdfast sessions rotate-token)`,
       );
-    } else
-      this.#recordNotRestored("", `session ${key} (${id}) is not put back: another open session has its key`);
+    } else this.#recordNotRestored("", `${name} is not restored: another open session has its key`);
   }
 
   async restoreTasks(taskIds: readonly string[]): Promise<void> {
@@ -203,14 +204,14 @@ class RestorePass {
     } as const;
     const times = { leaseMs: defaults.deliveryLeaseMs, waitMs: defaults.outboxDoubtMs };
     const done = await store.restoreTask({ taskId, ...copy, ...times }, event).catch((cause: unknown) => {
-      // If the store is unreachable, the next round tries again; any other refusal is final.
-      if (isStoreAway(cause)) throw cause;
+      // If the store is unreachable, the next pass retries; any other error is final.
+      if (cause instanceof StoreAway) throw cause;
       return cause instanceof Error ? cause : new Error(String(cause));
     });
     if (done instanceof Error)
-      return this.#recordNotRestored(taskId, `task ${taskId} is not put back: ${done.message}`);
+      return this.#recordNotRestored(taskId, `task ${taskId} is not restored: ${done.message}`);
     if (done === "key-taken")
-      return this.#recordNotRestored(taskId, `task ${taskId} is not put back: another task has its key now`);
+      return this.#recordNotRestored(taskId, `task ${taskId} is not restored: another task has its key now`);
     if (done !== "restored") return;
     this.#recordRestored(copy.task?.runId ?? "", `task ${taskId}`);
     if (copy.task !== null) await this.#reportMissingReferences(copy.task);
@@ -223,13 +224,13 @@ class RestorePass {
     if (turnId !== null && !isTaskEnded(status) && (await store.getAcpTurn(turnId)) === null)
       this.#recordNotRestored(
         taskId,
-        `task ${taskId} is put back, but its agent's turn ${turnId} is not: it ends as lost`,
+        `task ${taskId} is restored, but its agent's turn ${turnId} is not: it ends as lost`,
       );
     for (const target of targets)
       if (target.kind === "session" && (await store.getSession(target.sessionId)) === null)
         this.#recordNotRestored(
           taskId,
-          `task ${taskId} is put back, but session ${target.sessionId}, which is to be notified of it, is not`,
+          `task ${taskId} is restored, but session ${target.sessionId}, a target of its notifications, is not`,
         );
   }
 
@@ -265,8 +266,4 @@ function isBehind(copy: TaskRecord, known: TaskRecord | null): boolean {
 function isMessageLost(copy: OutboxEntry, known: OutboxEntry | undefined, task: TaskRecord | null): boolean {
   if (known === undefined) return copy.notification.kind === "terminal" && task !== null;
   return outboxStatusRank(known.status) < outboxStatusRank(copy.status) || known.attempts < copy.attempts;
-}
-
-function isStoreAway(error: unknown): boolean {
-  return error instanceof Error && "code" in error && error.code === "STORE_AWAY";
 }

@@ -69,14 +69,14 @@ export class ForegroundClients implements Disposable {
     this.#closed = true;
     for (const timer of this.#timers.values()) clearTimeout(timer);
     this.#timers.clear();
-    for (const standIn of this.#drains.values()) standIn.abort();
+    for (const drain of this.#drains.values()) drain.abort();
   }
 
   /** The run became a service: it no longer ends with its caller, and its output no longer waits for a reader. */
   async #drainOutput(run: Run): Promise<void> {
-    const relieved = new AbortController();
-    this.#drains.set(run.runId, relieved);
-    for await (const _ of run.follow({ ack: true, signal: relieved.signal }));
+    const reattached = new AbortController();
+    this.#drains.set(run.runId, reattached);
+    for await (const _ of run.follow({ ack: true, signal: reattached.signal }));
     this.#drains.delete(run.runId);
   }
 
@@ -87,8 +87,8 @@ export class ForegroundClients implements Disposable {
       const run = this.#supervisor.run(runId);
       // Not among the live runs: it has ended.
       if (run === null) return;
-      const seenTo = run.service === null ? run.cancel({ actor }) : this.#drainOutput(run);
-      void seenTo.catch(() => undefined);
+      const done = run.service === null ? run.cancel({ actor }) : this.#drainOutput(run);
+      void done.catch(() => undefined);
     }, ms);
     this.#timers.set(runId, timer);
   }
@@ -102,7 +102,7 @@ export function requireHeldRun(supervisor: Supervisor, record: RunRecord): Run {
   throw new NotSteering(record.runId, `${record.ownerInstanceId} holds it, not this gateway`);
 }
 
-/** The same, to be typed into by whoever asks. */
+/** The run, held by this gateway, if the requester may write to its input. */
 export function requireInputRun(
   supervisor: Supervisor,
   foregroundClients: ForegroundClients,
@@ -114,22 +114,22 @@ export function requireInputRun(
   return run;
 }
 
-/** What a program does not read is kept for it, by the gateway: not without end. */
+/** The gateway keeps input that the program has not read, up to a limit. */
 export function assertStdinRoom({ runId, waitingInput }: Run): void {
   if (waitingInput > defaults.inputWaitingBytes) throw new StdinFull(runId, waitingInput);
 }
 
-/** A caller counts the bytes it has sent: those of others in between would be taken for its own. */
+/** A caller counts the bytes that it has sent, so input of other clients makes its offset invalid. */
 export function claimInput(run: Run, foregroundClients: ForegroundClients): void {
   assertSteerable(run, foregroundClients);
   if (run.callerBound) foregroundClients.markInputTaken(run.runId);
 }
 
-/** A service that was made of a foreground run is everybody's once its caller has left. */
+/** A foreground run takes input only from its caller, unless it became a service and its caller disconnected. */
 export function assertSteerable(
   { runId, callerBound, service }: Run,
   foregroundClients: ForegroundClients,
 ): void {
   if (callerBound && (service === null || foregroundClients.isAttached(runId)))
-    throw new NotSteering(runId, "it runs in the foreground, and its input is its caller's alone");
+    throw new NotSteering(runId, "it runs in the foreground, and only its caller may write to it");
 }

@@ -1,11 +1,16 @@
 import type { WebSocket } from "ws";
+import { z } from "zod";
 import type { StreamName } from "../../anchor/host.js";
 import {
+  type AttachClientMessage,
   type AttachServerMessage,
   CLOSE_COMPLETE,
   decodeFrame,
   encodeFrame,
 } from "../../api/attach-frames.js";
+import { contract } from "../../api/contract.js";
+import { validateInput } from "../../api/handler.js";
+import { stream as streamSchema } from "../../api/routes/common.js";
 import { SerialQueue } from "../../async/serial-queue.js";
 import { defaults } from "../../defaults.js";
 import { BadInput, StdinClosed } from "../../errors.js";
@@ -14,11 +19,48 @@ import type { RunRecord } from "../../model/run.js";
 import type { Requester } from "../../sessions/requester.js";
 import type { OutputChunk, Run, Supervisor } from "../../supervisor/api.js";
 import { retryWhileFenced } from "../../supervisor/run-handle.js";
-import { parseClientMessage, stopRunFor } from "./client-messages.js";
 import type { ForegroundClients } from "./foreground-clients.js";
 
+const actorName = z
+  .string()
+  .max(200)
+  .refine((text) => !text.includes("\0"), "must be text without NUL");
+
+const clientMessageSchema = z.discriminatedUnion("type", [
+  contract.resize.body.extend({ type: z.literal("resize") }),
+  z.strictObject({ type: z.literal("eof") }),
+  z.strictObject({
+    type: z.literal("stop"),
+    graceMs: z.number().min(0).max(600_000).optional(),
+    actor: actorName.optional(),
+  }),
+  z.strictObject({ type: z.literal("ack"), stream: streamSchema, offset: z.int().min(0) }),
+]) satisfies z.ZodType<AttachClientMessage>;
+
+/** Messages of viewers and callers. */
+export function parseClientMessage(data: Buffer): AttachClientMessage {
+  return validateInput(clientMessageSchema, JSON.parse(data.toString("utf8")), "the message");
+}
+
+export function stopRunFor(
+  run: Run,
+  requester: Requester,
+  { graceMs, actor }: Extract<AttachClientMessage, { type: "stop" }>,
+): Promise<void> {
+  return run.cancel({
+    actor: resolveActor(requester, actor),
+    ...(graceMs === undefined ? {} : { graceMs }),
+  });
+}
+
+/** The actor of a stop. The operator may name one; for a session it is the session. */
+function resolveActor({ kind, actor }: Requester, named: string | undefined): string {
+  if (named === undefined || named === "") return actor;
+  return kind === "operator" ? named : `${actor} (${named})`;
+}
+
 /** The send window of one stream. */
-export class SendWindow {
+class SendWindow {
   #acknowledged: number;
   #wake: () => void = () => {};
   #closed = false;
@@ -45,7 +87,7 @@ export class SendWindow {
   }
 }
 
-export interface ForegroundInputDeps {
+interface ForegroundInputDeps {
   readonly runId: string;
   /** Null: the caller's input is not accepted. */
   readonly run: Pick<Run, "write" | "closeStdin"> | null;
@@ -56,7 +98,7 @@ export interface ForegroundInputDeps {
 }
 
 /** Queues the caller's input and its end, also while the run cannot be steered. */
-export class ForegroundInput {
+class ForegroundInput {
   readonly #deps: ForegroundInputDeps;
   readonly #writes = new SerialQueue();
 
@@ -69,7 +111,7 @@ export class ForegroundInput {
     if (stream !== "stdin") throw new BadInput("frame", `a caller sends stdin, not ${stream}`);
     const { runId, run, send } = this.#deps;
     await this.#enqueue(async () => {
-      if (run === null) throw new StdinClosed(runId, "nobody takes its caller's input any more");
+      if (run === null) throw new StdinClosed(runId, "the input of its caller is no longer accepted");
       await run.write(bytes, offset);
       send({ type: "accepted", offset: offset + bytes.length });
     });
@@ -91,7 +133,7 @@ export class ForegroundInput {
   }
 }
 
-export interface ForegroundConnectionDeps {
+interface ForegroundConnectionDeps {
   readonly supervisor: Supervisor;
   readonly foregroundClients: ForegroundClients;
   readonly requester: Requester;
@@ -138,7 +180,7 @@ async function serveConnection(deps: ForegroundConnectionDeps, onEnding: () => v
     run: inputTaken ? null : run,
     disconnected: disconnected.signal,
     send,
-    disconnect: () => socket.close(1011, "its input could not be taken"),
+    disconnect: () => socket.close(1011, "the input could not be written"),
   });
   using _present = run === null ? null : foregroundClients.attached(run.runId, () => socket.terminate());
   socket.on("error", () => socket.terminate());
@@ -154,7 +196,7 @@ async function serveConnection(deps: ForegroundConnectionDeps, onEnding: () => v
   const { runId } = record;
   const { state, size, accepted } = run ?? { state: record.state, size: null, accepted: 0 };
   send({ type: "attached", runId, state, size, accepted });
-  if (inputTaken) send({ type: "unread", message: "others have typed into it meanwhile" });
+  if (inputTaken) send({ type: "unread", message: "another client has written to its input meanwhile" });
   using _watch = run === null ? null : watchState(run, send);
   const sending = (["stdout", "stderr"] as const).map(async (stream) => {
     for await (const { offset, bytes } of readOutput(deps, stream, disconnected.signal)) {
@@ -163,7 +205,7 @@ async function serveConnection(deps: ForegroundConnectionDeps, onEnding: () => v
     }
   });
   const output = Promise.all(sending);
-  output.catch(() => socket.close(1011, "the gateway failed to show it"));
+  output.catch(() => socket.close(1011, "the gateway could not show it"));
   const gone = new Promise<null>((resolve) =>
     disconnected.signal.addEventListener("abort", () => resolve(null)),
   );

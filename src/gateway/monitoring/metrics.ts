@@ -24,7 +24,7 @@ export class TaskMetrics {
   readonly #ended = this.#counter("holdfast_task_end_total", "tasks ended, by how");
   readonly #attempts = this.#counter(
     "holdfast_task_attempt_total",
-    "attempts to deliver a message, by what came of them; pending: it is tried again",
+    "attempts to deliver a message, by result; pending: it is retried",
   );
 
   constructor(store: Pick<TaskStore, "countOpenTasks" | "countUndelivered">) {
@@ -34,7 +34,7 @@ export class TaskMetrics {
     this.#gauge("holdfast_tasks", "open tasks, by status", open, () => store.countOpenTasks());
     this.#gauge(
       "holdfast_task_messages",
-      "messages not delivered: to be sent, waiting in a session, given up",
+      "messages not delivered: pending, waiting in a session, failed",
       UNDELIVERED,
       () => store.countUndelivered(),
     );
@@ -93,27 +93,27 @@ export class Metrics implements AsyncDisposable {
   readonly #exited = this.#counter("exit_total", "runs ended, by reason", ["reason"]);
   readonly #timedOut = this.#counter("timeout_total", "runs ended by a timeout", ["type"]);
   readonly #cleaned = this.#counter("cleanup_kill_total", "processes ended besides the leader", ["mode"]);
-  readonly #orphans = this.#counter("reconcile_orphans_total", "runs found without an owner and seen to");
+  readonly #orphans = this.#counter("reconcile_orphans_total", "runs found without an owner and reconciled");
   readonly #stolen = this.#counter("lease_steal_total", "leases taken from a dead or stuck owner");
   readonly #restored = this.#counter(
     "restore_total",
-    "records put back into a store that had gone back in time",
+    "records restored into a store that lost them by a roll-back",
   );
   readonly #escaped = this.#counter("ownership_escape_total", "runs that left detached processes behind");
   readonly #spawnSeconds = this.#histogram("spawn_seconds", "from the record to the command's exec");
   readonly #stopSeconds = this.#histogram("stop_seconds", "from the stop to the proven end");
 
-  /** `ours`: which events there are to count. */
+  /** `filter`: the events to count. */
   constructor(
     supervisor: Supervisor,
     host: NativeObserver,
     tasks: Pick<TaskMetrics, "registry">,
-    ours: Pick<EventFilter, "stateId">,
+    filter: Pick<EventFilter, "stateId">,
     health: Pick<StoreHealth, "get">,
   ) {
     this.#supervisor = supervisor;
     this.#tasks = tasks;
-    this.#filter = ours;
+    this.#filter = filter;
     for (const type of ["overall", "no_output"]) this.#timedOut.inc({ type }, 0);
     for (const mode of ["pid", "pgid", "cgroup", "job"]) this.#cleaned.inc({ mode }, 0);
     const open = async (): Promise<readonly RunRecord[]> =>
@@ -177,7 +177,7 @@ export class Metrics implements AsyncDisposable {
     await this.#counting;
   }
 
-  /** Never rejects: a store that cannot be read now is asked again from the same place. */
+  /** Never rejects: if the store cannot be read, the next call continues at the same event. */
   #catchUp(): Promise<void> {
     this.#counting ??= this.#countNewEvents()
       .catch(() => undefined)
@@ -234,7 +234,7 @@ export class Metrics implements AsyncDisposable {
         this.#escaped.inc();
         return;
       case "reconcile":
-        // It was held all the time; only the store did not know any more.
+        // The run was held all the time; only the store had lost its record.
         if (event.data.action === "restore") {
           this.#restored.inc();
           return;

@@ -34,8 +34,8 @@ export class StoreHealth {
   /** The event of the last period without writes, until it is recorded. */
   #pendingEvent: NewRunEvent | null = null;
 
-  constructor(parts: StoreHealthDeps) {
-    this.#deps = parts;
+  constructor(deps: StoreHealthDeps) {
+    this.#deps = deps;
   }
 
   get(): StoreWriteHealth {
@@ -50,7 +50,7 @@ export class StoreHealth {
     };
   }
 
-  /** Checks once. `beat` writes to the store; its rejection is rethrown. */
+  /** Checks once. `write` writes to the store; its rejection is rethrown. */
   async check(write: () => Promise<void>): Promise<void> {
     try {
       await write();
@@ -67,7 +67,7 @@ export class StoreHealth {
     this.#pendingEvent = null;
   }
 
-  /** A heartbeat does not notice a missing right on another table; the next run would. */
+  /** A heartbeat does not detect a missing privilege on another table. */
   async #assertTablesWritable(): Promise<void> {
     const refused = await this.#deps.store.unwritableTables();
     if (refused.length > 0) throw new Error(`the database user may not write to ${refused.join(", ")}`);

@@ -1,11 +1,84 @@
 import { hkdfSync, randomBytes } from "node:crypto";
-import type { ClientRequest, IncomingHttpHeaders } from "node:http";
+import { rename, rm } from "node:fs/promises";
+import type { ClientRequest, IncomingHttpHeaders, IncomingMessage } from "node:http";
 import { request, type RequestOptions } from "node:https";
 import type { Socket } from "node:net";
+import { join } from "node:path";
 import type { ConnectionOptions } from "node:tls";
 import { defaults } from "../../defaults.js";
-import type { HoldfastError, PeerFailure } from "../../errors.js";
+import { type HoldfastError, type PeerFailure, Unauthorized } from "../../errors.js";
+import { readOwnFile, writeOwnFile } from "../../home/own-file.js";
 import type { GatewayRecord } from "../../model/gateway.js";
+import type { Requester } from "../../sessions/requester.js";
+import type { Sessions } from "../../sessions/sessions.js";
+import type { GatewayStore } from "../../store/gateways/store.js";
+
+/**
+ * The last known addresses and keys of the other gateways of a shared store, kept in a file in the state directory, so
+ * that a run of another host can be stopped while the store cannot be read.
+ */
+export class PeerDirectory {
+  readonly #path: string;
+  readonly #instanceId: string;
+  #known = new Map<string, GatewayRecord>();
+
+  constructor(home: string, instanceId: string) {
+    this.#path = join(home, "peers.json");
+    this.#instanceId = instanceId;
+  }
+
+  /** Loads the file of an earlier gateway. A damaged file counts as missing. */
+  async load(): Promise<void> {
+    try {
+      const kept = JSON.parse(await readOwnFile(this.#path)) as readonly GatewayRecord[];
+      this.#known = new Map(kept.map((gateway) => [gateway.instanceId, gateway]));
+    } catch {
+      this.#known = new Map();
+    }
+  }
+
+  get(instanceId: string): GatewayRecord | null {
+    return this.#known.get(instanceId) ?? null;
+  }
+
+  /** Gateways that listen for other gateways and have not stopped. */
+  reachable(): readonly GatewayRecord[] {
+    return [...this.#known.values()].filter(
+      ({ address, peerKey, stoppedAt }) => address !== null && peerKey !== null && stoppedAt === null,
+    );
+  }
+
+  /** Reads keys and writes the file only when a gateway was added, removed or restarted. */
+  async refresh(store: Pick<GatewayStore, "listGateways" | "getGateway">): Promise<void> {
+    const others = (await store.listGateways()).filter(({ instanceId }) => instanceId !== this.#instanceId);
+    const next = new Map<string, GatewayRecord>();
+    let changed = others.length !== this.#known.size;
+    for (const facts of others) {
+      const before = this.#known.get(facts.instanceId);
+      const same =
+        before !== undefined &&
+        before.startedAt === facts.startedAt &&
+        before.stoppedAt === facts.stoppedAt &&
+        JSON.stringify(before.address) === JSON.stringify(facts.address);
+      const record = same ? before : await store.getGateway(facts.instanceId);
+      if (record !== null) next.set(record.instanceId, record);
+      changed ||= !same;
+    }
+    this.#known = next;
+    if (changed) await this.#write();
+  }
+
+  async #write(): Promise<void> {
+    const draft = `${this.#path}.${process.pid}`;
+    try {
+      writeOwnFile(draft, JSON.stringify([...this.#known.values()]));
+      await rename(draft, this.#path);
+    } catch (error) {
+      await rm(draft, { force: true });
+      throw error;
+    }
+  }
+}
 
 const KEY_BYTES = 32;
 
@@ -49,7 +122,7 @@ export class Peer {
   /**
    * Each request has its own connection: a successful handshake proves that the gateway is alive and has the key of the
    * store. The request fails if the handshake takes too long, or if no data arrives for too long while it is not
-   * `heldBack` here.
+   * `isBackpressured` here.
    */
   request(
     method: string,
@@ -73,7 +146,7 @@ export class Peer {
       ciphers: "PSK",
       // A server with a certificate does not have the key, even if NODE_TLS_REJECT_UNAUTHORIZED accepts the certificate.
       rejectUnauthorized: true,
-      checkServerIdentity: () => new Error("it has not proven that it reads the same store"),
+      checkServerIdentity: () => new Error("it has not proven that it uses the same store"),
       pskCallback: () => ({
         psk: derivePeerKey(peerKey, this.#instanceId, instanceId),
         identity: this.#instanceId,
@@ -100,10 +173,41 @@ function destroyWhenSilent(socket: Socket, silentMs: number, isBackpressured: ()
   let lastBytesRead = socket.bytesRead;
   const look = (): void => {
     if (socket.bytesRead === lastBytesRead && !isBackpressured())
-      socket.destroy(new Error(`nothing was heard of it for ${silentMs} ms`));
+      socket.destroy(new Error(`no data for ${silentMs} ms`));
     lastBytesRead = socket.bytesRead;
   };
   // Reads what has arrived first: this process may have been stopped for that long.
   const timer = setInterval(() => setImmediate(look), silentMs);
   socket.once("close", () => clearInterval(timer));
 }
+
+/** Only read on connections of authenticated peers. */
+const HEADER = "holdfast-requester";
+
+/** Names the requester of a forwarded request. */
+export function onBehalfOfHeader(requester: Requester): IncomingHttpHeaders {
+  return { [HEADER]: requester.kind === "operator" ? "operator" : `session ${requester.session.id}` };
+}
+
+/** The requester of a peer's request. Its session is read again, so that this gateway decides what it may see. */
+export async function parseOnBehalfOf(
+  store: Pick<GatewayStore, "getGateway">,
+  peerDirectory: Pick<PeerDirectory, "get">,
+  sessions: Pick<Sessions, "get">,
+  { socket, headers }: IncomingMessage,
+): Promise<Requester> {
+  const caller = peersBySocket.get(socket);
+  // The handshake has proven the peer's key. If the store cannot confirm the peer now, the last known peers can.
+  const known = caller === undefined ? null : (peerDirectory.get(caller) ?? (await store.getGateway(caller)));
+  if (known === null) throw new Unauthorized("only gateways of the same store may connect here");
+  const named = headers[HEADER];
+  if (named === "operator") return { kind: "operator", actor: "operator" };
+  const [, sessionId] = /^session (.{1,200})$/.exec(typeof named === "string" ? named : "") ?? [];
+  const session = sessionId === undefined ? null : await sessions.get(sessionId);
+  if (session === null || session.closedAt !== null)
+    throw new Unauthorized("the request of the gateway does not name an open session or the operator");
+  return { kind: "session", actor: `session:${session.key}`, session };
+}
+
+/** The authenticated peer of each connection. */
+export const peersBySocket = new WeakMap<object, string>();

@@ -1,9 +1,8 @@
-import { STATUS_CODES, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from "node:http";
+import { type IncomingHttpHeaders, type IncomingMessage, type ServerResponse, STATUS_CODES } from "node:http";
 import type { Duplex } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import type { Requester } from "../../sessions/requester.js";
-import type { Peer } from "./peer.js";
-import { onBehalfOfHeader } from "./on-behalf-of.js";
+import { onBehalfOfHeader, type Peer } from "./peer.js";
 
 /** Hop-by-hop headers, and the token, which peers must not see. */
 const DROPPED_HEADERS = new Set([

@@ -3,61 +3,31 @@ import type { AcpController } from "../../acp/controller.js";
 import { DEFAULT_PERMISSION_RULES } from "../../acp/ensure-session.js";
 import type { PromptRequest } from "../../acp/session/prompt-queue.js";
 import type { ParsedRequestOf, ResponseOf } from "../../api/contract.js";
-import type { RequestContext, RouteHandlers } from "../../api/handler.js";
+import { omitUndefined, type RequestContext, type RouteHandlers } from "../../api/handler.js";
+import type { HandlerDeps } from "./deps.js";
 import type { PERMISSION_PRESETS } from "../../api/routes/acp.js";
-import type { ChannelEntries } from "../../config/channels.js";
 import { BadInput, NotFound } from "../../errors.js";
 import type { AcpSession, AcpTurn, PermissionRule } from "../../model/acp.js";
 import { newSessionId, newTurnId } from "../../model/ids.js";
-import type { RunRecord } from "../../model/run.js";
 import type { SessionRecord } from "../../model/session.js";
 import {
   acpPermissionResponse,
-  type AcpQueryVerb,
   acpSessionResponse,
   acpTurnResponse,
   createAcpQueries,
   requireAcpSession,
 } from "../../queries/acp.js";
-import type { Authorizer } from "../../sessions/authorizer.js";
 import { NO_PAGE, pageOfQuestion } from "../../sessions/question-pages.js";
 import { sessionIdOf } from "../../sessions/requester.js";
-import type { Sessions } from "../../sessions/sessions.js";
-import type { AcpStore } from "../../store/acp/store.js";
-import type { TaskStore } from "../../store/tasks/store.js";
 import { type TaskInput, taskKeyOfTurn } from "../../tasks/tasks.js";
-import { authorizeCommand, type ExecAuthorizationDeps } from "../auth/exec-authorization.js";
-import type { Background } from "../background/background.js";
+import { authorizeCommand } from "../auth/exec-authorization.js";
 import {
   assertMaySetOrigin,
   findCurrentTask,
   findParentSession,
   resolveTargets,
   waitingOptions,
-} from "../background/notify-targets.js";
-
-export type AcpVerb =
-  | AcpQueryVerb
-  | "acpSpawn"
-  | "acpPrompt"
-  | "acpCancel"
-  | "acpClose"
-  | "acpAnswer"
-  | "acpQuestion";
-
-export interface AcpHandlerDeps {
-  readonly acp: AcpController;
-  readonly store: AcpStore & Pick<TaskStore, "listTasks">;
-  readonly background: Background;
-  readonly channels: ChannelEntries;
-  readonly sessions: Sessions;
-  readonly execAuth: ExecAuthorizationDeps;
-  readonly authorizer: Authorizer;
-  readonly assertAcceptingRuns: () => void;
-  readonly getRun: (runId: string) => Promise<RunRecord | null>;
-  /** Writes the task's id into the run directory of its agent, so that it can be found without the store. Never rejects. */
-  readonly recordTaskInRunDirectory: (sessionId: string, taskId: string) => Promise<void>;
-}
+} from "../background/notifications.js";
 
 const PRESETS: Readonly<Record<(typeof PERMISSION_PRESETS)[number], readonly PermissionRule[]>> = {
   "approve-all": [{ effect: "allow" }],
@@ -65,7 +35,7 @@ const PRESETS: Readonly<Record<(typeof PERMISSION_PRESETS)[number], readonly Per
   "deny-all": [{ effect: "reject" }],
 };
 
-export function createAcpHandlers(deps: AcpHandlerDeps): Pick<RouteHandlers, AcpVerb> {
+export function createAcpHandlers(deps: HandlerDeps) {
   const { acp, store } = deps;
   const shown = async (session: AcpSession): Promise<ResponseOf<"acpClose">["session"]> => {
     const row = await deps.sessions.get(session.sessionId);
@@ -105,18 +75,15 @@ export function createAcpHandlers(deps: AcpHandlerDeps): Pick<RouteHandlers, Acp
 
     acpCancel: async ({ params, body: { turnId, reapTools } }, { requester }) => {
       const { sessionId } = await requireAcpSession(deps, requester, params.id);
-      const turn = await acp.cancelTurn(sessionId, {
-        actor: requester.actor,
-        reapTools,
-        ...(turnId === undefined ? {} : { turnId }),
-      });
+      const { actor } = requester;
+      const turn = await acp.cancelTurn(sessionId, { actor, reapTools, ...omitUndefined({ turnId }) });
       return { turn: turn === null ? null : acpTurnResponse(turn) };
     },
 
     acpClose: async ({ params, body }, { requester }) => {
       const { sessionId } = await requireAcpSession(deps, requester, params.id);
       const { session, survivors } = await acp.closeSession(sessionId, { actor: requester.actor, ...body });
-      const run = session.runId === null ? null : await deps.getRun(session.runId);
+      const run = session.runId === null ? null : await deps.supervisor.getRun(session.runId);
       const emptiness = run?.emptiness ?? null;
       return { session: await shown(session), survivors: [...survivors], emptiness };
     },
@@ -136,12 +103,12 @@ export function createAcpHandlers(deps: AcpHandlerDeps): Pick<RouteHandlers, Acp
         question === null ? NO_PAGE : await pageOfQuestion(question, query.page, query.reveal === true);
       return { permission: acpPermissionResponse(permission, question), ...page, parts: [...parts] };
     },
-  };
+  } satisfies Partial<RouteHandlers>;
 }
 
 /** Null: the turn id is new. */
 async function findEarlierTurn(
-  deps: AcpHandlerDeps,
+  deps: HandlerDeps,
   turnId: string | undefined,
   { requester }: RequestContext,
 ): Promise<{ readonly session: AcpSession; readonly created: false; readonly turn: AcpTurn } | null> {
@@ -157,7 +124,7 @@ type Prompt = Omit<ParsedRequestOf<"acpPrompt">["body"], "turnId"> & { readonly 
 
 /** Starts a turn and waits for its end if requested. It is a task unless the operator follows it. */
 async function startPrompt(
-  deps: AcpHandlerDeps,
+  deps: HandlerDeps,
   session: AcpSession,
   prompt: Prompt,
   context: RequestContext,
@@ -165,17 +132,13 @@ async function startPrompt(
 ): Promise<AcpTurn> {
   const { sessionId } = session;
   const { text, timeoutMs, wait, turnId = newTurnId() } = prompt;
-  const request: PromptRequest = {
-    text,
-    askedBy: context.requester.actor,
-    turnId,
-    ...(timeoutMs === undefined ? {} : { timeoutMs }),
-  };
+  const askedBy = context.requester.actor;
+  const request: PromptRequest = { text, askedBy, turnId, ...omitUndefined({ timeoutMs }) };
   const start = async (onStarted = (): void => undefined, taskId: string | null = null): Promise<AcpTurn> => {
     const turn = earlier ?? (await deps.acp.prompt(sessionId, request));
     // First, so that updates before the task is followed are not counted as its progress.
     onStarted();
-    if (taskId !== null) await deps.recordTaskInRunDirectory(sessionId, taskId);
+    if (taskId !== null) await recordTaskInRunDirectory(deps, sessionId, taskId);
     return wait ? waitForTurnEnd(deps, turn, context.disconnected) : turn;
   };
   const work = await acpTask(deps, session, prompt, context, turnId);
@@ -184,9 +147,20 @@ async function startPrompt(
   return deps.background.runAsTask(work, ({ onStarted, taskId }) => start(onStarted, taskId), startOptions);
 }
 
+/** Writes the task's id into the run directory of its agent, so that it can be found without the store. Never rejects. */
+async function recordTaskInRunDirectory(
+  { store, runDirectories }: HandlerDeps,
+  sessionId: string,
+  taskId: string,
+): Promise<void> {
+  const runId = (await store.getAcpSession(sessionId).catch(() => null))?.runId ?? null;
+  // A full disk must not prevent a turn.
+  if (runId !== null) await runDirectories.addTask(runId, taskId).catch(() => undefined);
+}
+
 /** Null: the operator's own session. */
 async function acpTask(
-  deps: AcpHandlerDeps,
+  deps: HandlerDeps,
   { sessionId, mode, runId }: AcpSession,
   prompt: Prompt,
   { requester }: RequestContext,
@@ -219,7 +193,7 @@ async function acpTask(
 
 /** A null field was not requested. */
 async function ensureSession(
-  deps: AcpHandlerDeps,
+  deps: HandlerDeps,
   body: ParsedRequestOf<"acpSpawn">["body"],
   context: RequestContext,
 ): Promise<Awaited<ReturnType<AcpController["ensureSession"]>>> {
@@ -228,18 +202,11 @@ async function ensureSession(
   const rules = body.rules ?? (permissions === undefined ? undefined : PRESETS[permissions]);
   return deps.acp.ensureSession({
     key: body.key ?? `acp ${newSessionId().slice(4)}`,
-    ...(agent === undefined ? {} : { agent }),
-    ...(argv === undefined ? {} : { argv }),
-    cwd,
-    environment,
-    executable,
-    mode,
-    ...(rules === undefined ? {} : { rules }),
-    reap,
+    ...omitUndefined({ agent, argv, rules }),
+    ...{ cwd, environment, executable, mode, reap, requester },
     client: body.client,
-    requester,
     session: {
-      ...(agentId === undefined ? {} : { agentId }),
+      ...omitUndefined({ agentId }),
       ...(parentSessionKey === undefined ? {} : { parentSessionKey, spawnedBy: parentSessionKey }),
     },
   });
@@ -247,7 +214,7 @@ async function ensureSession(
 
 /** An agent started by a session is its child, and is executed as its exec rules judged it. `requester` null: the operator starts it. */
 async function authorizeSpawn(
-  { execAuth, acp }: AcpHandlerDeps,
+  deps: HandlerDeps,
   body: ParsedRequestOf<"acpSpawn">["body"],
   context: RequestContext,
 ): Promise<
@@ -259,12 +226,12 @@ async function authorizeSpawn(
   if (body.parentSessionKey !== undefined && body.parentSessionKey !== self.key)
     throw new BadInput(
       "parentSessionKey",
-      "a session can only be its own children's parent; nothing was started",
+      "a session can only start children of its own; nothing was started",
     );
   if (body.client !== undefined)
     throw new BadInput("client", "only the operator may set client; nothing was started");
-  const { argv, env: entrys, passEnv } = acp.commands.resolve(body);
-  const allowed = await authorizeCommand(execAuth, context, {
+  const { argv, env: entrys, passEnv } = deps.acp.commands.resolve(body);
+  const allowed = await authorizeCommand(deps, context, {
     argv,
     cwd: body.cwd,
     environment: body.environment,
@@ -281,7 +248,7 @@ async function authorizeSpawn(
 }
 
 async function waitForTurnEnd(
-  { acp, store }: AcpHandlerDeps,
+  { acp, store }: HandlerDeps,
   turn: AcpTurn,
   disconnected: AbortSignal,
 ): Promise<AcpTurn> {

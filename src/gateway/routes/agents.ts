@@ -1,5 +1,5 @@
 import { cliCommand, parseVersion } from "../../agents/command-line.js";
-import type { ParsedRequestOf, ResponseOf, Verb } from "../../api/contract.js";
+import type { ParsedRequestOf, ResponseOf } from "../../api/contract.js";
 import type { RequestContext, RouteHandlers } from "../../api/handler.js";
 import { execBody } from "../../api/routes/exec.js";
 import type { AgentEntry } from "../../config/agents.js";
@@ -19,18 +19,17 @@ import {
   findParentSession,
   resolveTargets,
   waitingOptions,
-} from "../background/notify-targets.js";
+} from "../background/notifications.js";
 import type { HandlerDeps } from "./deps.js";
 import { assertRunIdUnused } from "./exec-as-task.js";
 import { execCommand } from "./exec.js";
 
-type AgentVerb = Extract<Verb, "listAgents" | "checkAgent" | "runAgent" | "agentResult">;
 type Check = ResponseOf<"checkAgent">["checks"][number];
 
 /** Time after the deadline until the response no longer waits for the end. */
 const AFTER_DEADLINE_MS = 10_000;
 
-export function createAgentHandlers(deps: HandlerDeps): Pick<RouteHandlers, AgentVerb> {
+export function createAgentHandlers(deps: HandlerDeps) {
   const { supervisor, agents, oneShotAgents, authorizer } = deps;
   const callersPath = new CallerSearchPath();
   const known = (id: string): AgentEntry => {
@@ -73,9 +72,9 @@ export function createAgentHandlers(deps: HandlerDeps): Pick<RouteHandlers, Agen
       const { prompt: asked, resume, ...said } = body;
       const before =
         resume === undefined ? null : await resolveResumedSession(deps, context, entry.id, resume);
-      const hooks = before?.session ?? null;
-      const waited = hooks === null ? "" : await oneShotAgents.pendingMessages(hooks);
-      const prompt = `${waited}${asked}`;
+      const resumed = before?.session ?? null;
+      const pending = resumed === null ? "" : await oneShotAgents.pendingMessages(resumed);
+      const prompt = `${pending}${asked}`;
       const timeoutMs = body.timeoutMs ?? deps.defaults["timeout-ms"];
       const sessionId = before?.agentSessionId ?? null;
       const command = cliCommand(cli, { prompt, sessionId, timeoutMs });
@@ -87,16 +86,16 @@ export function createAgentHandlers(deps: HandlerDeps): Pick<RouteHandlers, Agen
         entry,
         stdin: command.stdin === null ? NO_STDIN : ({ kind: "text", text: command.stdin } as const),
       };
-      const allowed = await authorizeCommand(deps.execAuth, context, question);
+      const allowed = await authorizeCommand(deps, context, question);
       // The approval may have taken long; the gateway may be stopping by now.
       deps.assertAcceptingRuns();
       const runId = body.runId ?? newRunId();
-      const session = before?.session ?? (await openAgentSession(deps, context, entry.id, runId, body));
+      const session = resumed ?? (await openAgentSession(deps, context, entry.id, runId, body));
       // A repeated request: returns the missing part of the answer.
       await assertRunIdUnused(supervisor, runId, (run) => run.sessionId === session.id);
       const spool = { boundBytes: defaults.agentSpoolBytes };
       const identity = {
-        ...(await issueExecIdentity(deps.execAuth.sessions, session)),
+        ...(await issueExecIdentity(deps.sessions, session)),
         backendId: CLI_BACKEND,
         stdout: spool,
         stderr: spool,
@@ -135,11 +134,11 @@ export function createAgentHandlers(deps: HandlerDeps): Pick<RouteHandlers, Agen
 
     agentResult: async ({ params }, { requester }) => {
       const { runId, sessionId } = await authorizer.requireRun(supervisor, requester, params.runId);
-      const session = sessionId === null ? null : await deps.execAuth.sessions.get(sessionId);
-      if (session === null) throw new BadInput("runId", `run ${runId} was given no prompt by \`agent run\``);
+      const session = sessionId === null ? null : await deps.sessions.get(sessionId);
+      if (session === null) throw new BadInput("runId", `run ${runId} is not a prompt of \`agent run\``);
       return { session, result: await oneShotAgents.result(session, runId) };
     },
-  };
+  } satisfies Partial<RouteHandlers>;
 }
 
 /** The task of a session's request, or of an operator's background request. Null: the caller waits. */
@@ -150,8 +149,7 @@ async function subagentTask(
   session: SessionRecord,
   runId: string,
 ): Promise<TaskInput | null> {
-  const parentSessionId =
-    sessionIdOf(requester) ?? (await findParentSession(deps.execAuth.sessions, session));
+  const parentSessionId = sessionIdOf(requester) ?? (await findParentSession(deps.sessions, session));
   if (parentSessionId === null && !body.background) return null;
   const seesResult = body.foreground !== undefined;
   return {
@@ -161,7 +159,7 @@ async function subagentTask(
     childSessionId: session.id,
     agentId: session.agentId,
     runId,
-    parentTaskId: await findCurrentTask(deps.records, requester),
+    parentTaskId: await findCurrentTask(deps.store, requester),
     ...resolveTargets({ requester, requested: body, mode: "run", parentSessionId, seesResult }),
   };
 }
@@ -174,7 +172,7 @@ interface ResumedSession {
 
 /** A visible session of the agent by id, key or the agent's own id; for the operator, also an id that only the agent knows. */
 async function resolveResumedSession(
-  { authorizer, supervisor }: Pick<HandlerDeps, "authorizer" | "supervisor">,
+  { authorizer, supervisor }: HandlerDeps,
   { requester }: RequestContext,
   agentId: string,
   wanted: string,
@@ -195,16 +193,16 @@ async function resolveResumedSession(
   if (found?.agentSessionId === null)
     throw new BadInput(
       "resume",
-      `${agentId} has not said how to go on with session ${found.id}; nothing was started`,
+      `session ${found.id} cannot be resumed: ${agentId} has not reported a session id; nothing was started`,
     );
   if (found !== undefined) return { session: found, agentSessionId: found.agentSessionId };
   if (requester.kind === "operator" && wanted !== "last") return { session: null, agentSessionId: wanted };
-  throw new NotFound(`session ${wanted} of ${agentId} to go on with`);
+  throw new NotFound(`session ${wanted} of ${agentId}`);
 }
 
 /** The key is derived from the run id, so that a repeated request finds the same session. */
 async function openAgentSession(
-  { execAuth: { sessions } }: Pick<HandlerDeps, "execAuth">,
+  { sessions }: HandlerDeps,
   { requester }: RequestContext,
   agentId: string,
   runId: string,
@@ -229,7 +227,7 @@ async function checkProgram(
   if (executable === null) return { forms, executable, version: null, failure: "not-found", runId: null };
   const argv = [name, ...entry.versionArgs];
   const question = { argv, cwd: body.cwd, environment: body.environment, env: {}, entry };
-  const { identity, command } = await authorizeExec(deps.execAuth, context, question, {});
+  const { identity, command } = await authorizeExec(deps, context, question, {});
   const whole = {
     ...execBody.parse({ argv: command.argv }),
     ...body,

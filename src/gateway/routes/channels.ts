@@ -1,29 +1,21 @@
-import type { ChannelEntries } from "../../config/channels.js";
 import { NotFound } from "../../errors.js";
 import { newMessageId } from "../../model/ids.js";
 import type { Notification } from "../../model/outbox.js";
-import { type Deliver, DeliveryFailed } from "../../tasks/delivery.js";
+import { DeliveryFailed } from "../../tasks/delivery.js";
 import type { RouteHandlers } from "../../api/handler.js";
 import { describeChannels } from "../../queries/channels.js";
-
-export interface ChannelHandlerDeps {
-  readonly channels: ChannelEntries;
-  readonly deliver: Deliver;
-  /** Throws when the gateway is stopping. */
-  readonly assertAcceptingRuns: () => void;
-}
+import type { HandlerDeps } from "./deps.js";
 
 export function createChannelHandlers(
-  deps: ChannelHandlerDeps,
-): Pick<RouteHandlers, "listChannels" | "testChannel"> {
+  deps: Pick<HandlerDeps, "channels" | "deliver" | "assertAcceptingRuns">,
+) {
   return {
     listChannels: async () => ({ channels: describeChannels(deps.channels) }),
 
     testChannel: async ({ params: { name }, body: { address = null } }, { disconnected }) => {
       deps.assertAcceptingRuns();
       const channel = describeChannels(deps.channels).find((each) => each.name === name);
-      if (channel === undefined)
-        throw new NotFound(`channel ${name}; holdfast notify channels shows those there are`);
+      if (channel === undefined) throw new NotFound(`channel ${name}; holdfast notify channels lists all`);
       const notification = testNotification(name);
       const told = { channel, notificationId: notification.id };
       try {
@@ -37,7 +29,7 @@ export function createChannelHandlers(
         return { ...told, delivered: false, receipt: null, failure: { reason, permanent, retryAfterMs } };
       }
     },
-  };
+  } satisfies Partial<RouteHandlers>;
 }
 
 /** A notification that is recognizable as a test and belongs to no task. */

@@ -13,13 +13,13 @@ import {
   findCurrentTask,
   resolveTargets,
   waitingOptions,
-} from "../background/notify-targets.js";
+} from "../background/notifications.js";
 import type { HandlerDeps } from "./deps.js";
 import { execCommand } from "./exec.js";
 
 type ExecBody = ParsedRequestOf<"exec">["body"];
 
-export function createExecHandler(deps: HandlerDeps): Pick<RouteHandlers, "exec"> {
+export function createExecHandler(deps: HandlerDeps) {
   return {
     exec: async ({ body }, context) => {
       deps.assertAcceptingRuns();
@@ -27,12 +27,12 @@ export function createExecHandler(deps: HandlerDeps): Pick<RouteHandlers, "exec"
       const argv = body.argv ?? [body.shell ?? "/bin/sh", "-c", body.command ?? ""];
       const { cwd, environment, env } = body;
       const question = { argv, cwd, environment, env, stdin: stdinForApproval(body) };
-      const { identity, command } = await authorizeExec(deps.execAuth, context, question, body);
+      const { identity, command } = await authorizeExec(deps, context, question, body);
       // The approval may have taken long; the gateway may be stopping by now.
       deps.assertAcceptingRuns();
       return execAsTask(deps, withAuthorizedCommand(body, command), context, identity);
     },
-  };
+  } satisfies Partial<RouteHandlers>;
 }
 
 /**
@@ -95,7 +95,7 @@ async function taskInput(
     text: body.argv === undefined ? redactText(body.command ?? "") : displayCommand(body.argv),
     agentId: agentId ?? null,
     runId,
-    parentTaskId: await findCurrentTask(deps.records, requester),
+    parentTaskId: await findCurrentTask(deps.store, requester),
     ...targets,
   };
 }

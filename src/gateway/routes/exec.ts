@@ -1,18 +1,18 @@
 import { constants } from "node:os";
 import type { StreamName } from "../../anchor/host.js";
+import type { ParsedRequestOf, ResponseOf } from "../../api/contract.js";
+import { GATEWAY_STOPPING, omitUndefined, type RequestContext } from "../../api/handler.js";
 import { defaults } from "../../defaults.js";
 import { LimitUnavailable, SpawnFailed } from "../../errors.js";
-import type { RunRecord } from "../../model/run.js";
-import type { CommandInput, Run, RunEnding, SpawnOptions, Supervisor } from "../../supervisor/api.js";
 import { newRunId } from "../../model/ids.js";
-import type { ResponseOf, ParsedRequestOf } from "../../api/contract.js";
-import { GATEWAY_STOPPING, type RequestContext } from "../../api/handler.js";
-import type { StartHooks } from "../background/background.js";
-import type { HandlerDeps, ExecDefaults } from "./deps.js";
-import type { ExecIdentity } from "../auth/exec-authorization.js";
-import { waitReadyOrStop } from "./services.js";
-import { currentRun, type Failure, failureKindOf } from "../../queries/runs.js";
+import type { RunRecord } from "../../model/run.js";
 import { outputPieceResponse, readOutputText } from "../../queries/output.js";
+import { currentRun, type Failure, failureKindOf } from "../../queries/runs.js";
+import type { CommandInput, Run, RunEnding, SpawnOptions, Supervisor } from "../../supervisor/api.js";
+import type { ExecIdentity } from "../auth/exec-authorization.js";
+import type { StartHooks } from "../background/background.js";
+import type { HandlerDeps } from "./deps.js";
+import { waitReadyOrStop } from "./runs.js";
 
 type ExecBody = ParsedRequestOf<"exec">["body"];
 
@@ -25,12 +25,7 @@ const NO_TASK_HOOKS: StartHooks = {
 
 /** Runs a command and waits for its end, for a time, or not at all. */
 export async function execCommand(
-  {
-    supervisor,
-    foregroundClients,
-    execAuth,
-    defaults: execDefaults,
-  }: Pick<HandlerDeps, "supervisor" | "foregroundClients" | "execAuth" | "defaults">,
+  { supervisor, foregroundClients, sessions, defaults: execDefaults }: HandlerDeps,
   body: ExecBody,
   context: RequestContext,
   identity: ExecIdentity,
@@ -39,7 +34,7 @@ export async function execCommand(
   const bind = async (runId: string | null): Promise<void> => {
     const token = identity.env?.["HOLDFAST_TOKEN"];
     // A token that is not bound to a run expires.
-    if (token !== undefined) await execAuth.sessions.bindToken(token, runId).catch(() => undefined);
+    if (token !== undefined) await sessions.bindToken(token, runId).catch(() => undefined);
   };
   const { run, ptyFellBack, failed } = await spawn(supervisor, body, identity, execDefaults, hooks).catch(
     async (error: unknown) => {
@@ -103,7 +98,7 @@ async function waitForEnd(
   body: ExecBody,
   readiness: ResponseOf<"exec">["readiness"],
   context: RequestContext,
-  execDefaults: ExecDefaults,
+  execDefaults: HandlerDeps["defaults"],
 ): Promise<RunEnding | null> {
   if (readiness?.state === "ended") return run.end();
   if (readiness !== null) {
@@ -114,39 +109,31 @@ async function waitForEnd(
   return body.background ? null : endOrYield(run, body.yieldMs ?? execDefaults["yield-ms"], context);
 }
 
-type Spawned =
-  | { readonly run: Run; readonly ptyFellBack: boolean; readonly failed: null }
-  | { readonly run: null; readonly ptyFellBack: boolean; readonly failed: SpawnFailed };
-
 async function spawn(
   supervisor: Supervisor,
   body: ExecBody,
   identity: ExecIdentity,
-  execDefaults: ExecDefaults,
+  execDefaults: HandlerDeps["defaults"],
   hooks: StartHooks,
-): Promise<Spawned> {
+) {
   const { taskId } = hooks;
   const options = { ...spawnOptions(body, identity, execDefaults), ...(taskId === null ? {} : { taskId }) };
   const pty = body.pty || body.command !== undefined;
-  try {
-    return {
-      run: await supervisor.spawn(commandInput(body, pty), options),
-      ptyFellBack: false,
-      failed: null,
-    };
-  } catch (error) {
-    if (!(error instanceof SpawnFailed)) throw error;
-    if (!(pty && body.ptyFallback && error.step === "pty"))
-      return { run: null, ptyFellBack: false, failed: error };
-  }
+  const first = await trySpawn(supervisor, commandInput(body, pty), options);
+  if (first.run !== null || !pty || !body.ptyFallback || first.failed.step !== "pty")
+    return { ...first, ptyFellBack: false };
   // The fallback is another run with its own id.
   const again = { ...options, runId: newRunId() };
   await hooks.onRunReplaced(again.runId);
+  return { ...(await trySpawn(supervisor, commandInput(body, false), again)), ptyFellBack: true };
+}
+
+async function trySpawn(supervisor: Supervisor, command: CommandInput, options: SpawnOptions) {
   try {
-    return { run: await supervisor.spawn(commandInput(body, false), again), ptyFellBack: true, failed: null };
+    return { run: await supervisor.spawn(command, options), failed: null };
   } catch (error) {
-    if (!(error instanceof SpawnFailed)) throw error;
-    return { run: null, ptyFellBack: true, failed: error };
+    if (error instanceof SpawnFailed) return { run: null, failed: error };
+    throw error;
   }
 }
 
@@ -157,32 +144,25 @@ function commandInput({ argv, command, shell }: ExecBody, pty: boolean): Command
   return shell === undefined ? { io: "pty", ptyCommand } : { io: "pty", ptyCommand, shell };
 }
 
-function spawnOptions(body: ExecBody, identity: ExecIdentity, execDefaults: ExecDefaults): SpawnOptions {
-  const { environment, cwd, umask, limits, rows, cols, sessionKey, agentId } = body;
+function spawnOptions(
+  body: ExecBody,
+  identity: ExecIdentity,
+  execDefaults: HandlerDeps["defaults"],
+): SpawnOptions {
+  const { environment, cwd, umask, limits, rows, cols, sessionKey, agentId, port, runId, input } = body;
+  const { allowEnv, labels, kind, merge, stdin } = body;
   const spool = { boundBytes: execDefaults["buffer-bytes"] };
   return {
-    ...(environment === undefined ? {} : { inherit: environment }),
-    allowEnv: body.allowEnv,
-    ...(cwd === undefined ? {} : { cwd }),
-    ...(umask === undefined ? {} : { umask }),
-    labels: body.labels,
-    kind: body.kind,
-    ...(body.port === undefined ? {} : { port: body.port }),
+    ...omitUndefined({ inherit: environment, cwd, umask, port, limits, runId, input, sessionKey, agentId }),
+    ...(rows === undefined || cols === undefined ? {} : { size: { rows, cols } }),
+    ...{ allowEnv, labels, kind, merge, stdin },
     onEscape: body.onEscape ?? execDefaults["on-escape"],
-    timeoutMs: body.kind === "service" ? 0 : (body.timeoutMs ?? execDefaults["timeout-ms"]),
+    timeoutMs: kind === "service" ? 0 : (body.timeoutMs ?? execDefaults["timeout-ms"]),
     noOutputTimeoutMs: body.noOutputTimeoutMs ?? execDefaults["no-output-timeout-ms"],
     graceMs: body.graceMs ?? execDefaults["grace-ms"],
-    ...(limits === undefined ? {} : { limits }),
     stdout: spool,
     stderr: spool,
-    merge: body.merge,
-    ...(body.runId === undefined ? {} : { runId: body.runId }),
     ...(body.foreground === undefined ? {} : foregroundSpawnOptions(body.foreground.bufferBytes)),
-    stdin: body.stdin,
-    ...(body.input === undefined ? {} : { input: body.input }),
-    ...(rows === undefined || cols === undefined ? {} : { size: { rows, cols } }),
-    ...(sessionKey === undefined ? {} : { sessionKey }),
-    ...(agentId === undefined ? {} : { agentId }),
     ...identity,
     env: { ...body.env, ...identity.env },
   };

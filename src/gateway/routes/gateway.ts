@@ -1,4 +1,5 @@
 import { errorMessage } from "../../home/errno.js";
+import { packageVersion } from "../../home/package.js";
 import type { RouteHandlers } from "../../api/handler.js";
 import { OPEN_RUN_STATES } from "../../model/run.js";
 import type { HiddenEvent, RunEvent } from "../../model/run-event.js";
@@ -10,9 +11,7 @@ import { systemClock } from "../../async/clock.js";
 import { defaults } from "../../defaults.js";
 import type { Supervisor } from "../../supervisor/api.js";
 
-export function createGatewayHandlers(
-  deps: HandlerDeps,
-): Pick<RouteHandlers, "status" | "stop" | "listGateways" | "events"> {
+export function createGatewayHandlers(deps: HandlerDeps) {
   const { supervisor, authorizer } = deps;
   const openRunsOf = async (requester: Requester): Promise<number> => {
     const filter = {
@@ -24,7 +23,14 @@ export function createGatewayHandlers(
   };
   return {
     status: async (_, { requester }) => {
-      const about = await deps.gatewayStatus();
+      const about = {
+        instanceId: supervisor.instanceId,
+        version: packageVersion(),
+        pid: process.pid,
+        tier: null,
+        ...deps.gatewayStatus(),
+        ...(await countOpenRuns(supervisor)),
+      };
       return requester.kind === "operator" ? about : { ...about, runs: await openRunsOf(requester) };
     },
     stop: ({ body }) => deps.shutDown(body),
@@ -35,9 +41,9 @@ export function createGatewayHandlers(
       const of = run === undefined ? {} : { runId: await authorizer.maskRunId(supervisor, requester, run) };
       const scope = authorizer.sessionScope(requester);
       const source: EventSource<RunEvent | HiddenEvent> = {
-        eventsReach: () => deps.records.eventsReach(),
+        eventsReach: () => deps.store.eventsReach(),
         listEvents: (filter) =>
-          scope === null ? deps.records.listEvents(filter) : deps.records.listScopedEvents(scope, filter),
+          scope === null ? deps.store.listEvents(filter) : deps.store.listScopedEvents(scope, filter),
       };
       const cursor = new EventCursor(source, after, of);
       const { events: found, gap } = await cursor.next(limit);
@@ -46,11 +52,11 @@ export function createGatewayHandlers(
       );
       return { events, after: found.at(-1)?.seq ?? gap?.from ?? after, gap: gap !== null };
     },
-  };
+  } satisfies Partial<RouteHandlers>;
 }
 
 /** Answers also while the store does not: commands that stop runs request the status first. */
-export async function countOpenRuns(
+async function countOpenRuns(
   supervisor: Supervisor,
 ): Promise<{ readonly runs: number; readonly storeAway: string | null }> {
   const held = (storeAway: string) => ({ runs: supervisor.held, storeAway });

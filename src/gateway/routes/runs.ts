@@ -1,4 +1,10 @@
-import type { Verb } from "../../api/contract.js";
+import type { ResponseOf } from "../../api/contract.js";
+import {
+  GATEWAY_STOPPING,
+  omitUndefined,
+  type RequestContext,
+  type RouteHandlers,
+} from "../../api/handler.js";
 import { defaults } from "../../defaults.js";
 import { readLog } from "../../queries/output.js";
 import { pollRun } from "../../queries/poll.js";
@@ -10,34 +16,18 @@ import {
   screenshot,
   seemsToWaitForInput,
 } from "../../queries/screen.js";
+import { OPEN_RUN_STATES } from "../../model/run.js";
 import type { Requester } from "../../sessions/requester.js";
 import { isStoreFailure } from "../../store/open.js";
+import type { Supervisor } from "../../supervisor/api.js";
+import { listProcessesOfRun } from "../../supervisor/inspect/live-processes.js";
 import { assertSteerable, requireHeldRun, requireInputRun } from "../foreground/foreground-clients.js";
-import { type RouteHandlers, omitUndefined } from "../../api/handler.js";
 import type { HandlerDeps } from "./deps.js";
-
-type RunVerb = Extract<
-  Verb,
-  | "listRuns"
-  | "getRun"
-  | "runProcesses"
-  | "poll"
-  | "log"
-  | "screen"
-  | "write"
-  | "sendKeys"
-  | "paste"
-  | "resize"
-  | "heartbeat"
-  | "kill"
-  | "remove"
-  | "clear"
->;
 
 /** Hiding rewrites records with their labels; a batch takes some milliseconds. */
 const HIDE_BATCH = 50;
 
-export function createRunHandlers(deps: HandlerDeps): Pick<RouteHandlers, RunVerb> {
+export function createRunHandlers(deps: HandlerDeps) {
   const { supervisor, authorizer } = deps;
   const visible = (requester: Requester, runId: string) =>
     authorizer.requireRun(supervisor, requester, runId);
@@ -71,7 +61,12 @@ export function createRunHandlers(deps: HandlerDeps): Pick<RouteHandlers, RunVer
 
     runProcesses: async ({ params }, { requester }) => {
       const record = await visible(requester, params.runId);
-      const { processes, claims, unknown } = await deps.listProcesses(record);
+      const { processes, claims, unknown } = await listProcessesOfRun(
+        deps.observer,
+        record,
+        await supervisor.listRuns({ states: OPEN_RUN_STATES, withoutLabels: true }),
+        { ports: record.service !== null },
+      );
       return {
         runId: record.runId,
         processes: processes.map(({ identity, ports, ...rest }) => ({
@@ -147,19 +142,15 @@ export function createRunHandlers(deps: HandlerDeps): Pick<RouteHandlers, RunVer
       if (found.record === null) {
         const { unread } = found;
         if (fromPeer || requester.kind !== "operator" || !isStoreFailure(unread)) throw unread;
-        return deps.stopThroughPeers(requester, params.runId, body, unread);
+        return deps.runStopper.stopThroughPeers(requester, params.runId, body, unread);
       }
       const { record } = found;
       const { reason, ...rest } = body;
       const actor = reason === undefined ? requester.actor : `${requester.actor} (${reason})`;
-      const { survivors, ...answer } = await deps.runStopper.stop(
-        record,
-        { actor, ...omitUndefined(rest) },
-        disconnected,
-      );
+      const answer = await deps.runStopper.stop(record, { actor, ...omitUndefined(rest) }, disconnected);
       // The answer that the run is gone does not wait for the store, which may be unreachable.
       const now = await currentRun(supervisor, record, defaults.localAnswerMs);
-      return { ...answer, survivors: [...survivors], run: now.record };
+      return { ...answer, run: now.record };
     },
 
     remove: async ({ params }, { requester, disconnected }) => {
@@ -190,5 +181,65 @@ export function createRunHandlers(deps: HandlerDeps): Pick<RouteHandlers, RunVer
       }
       return { cleared };
     },
-  };
+  } satisfies Partial<RouteHandlers>;
+}
+
+export function createServiceHandlers({ supervisor, authorizer }: HandlerDeps) {
+  const visible = (requester: Requester, runId: string) =>
+    authorizer.requireRun(supervisor, requester, runId);
+  return {
+    ready: async ({ params, body: { timeoutMs, orStop } }, context) => {
+      const { runId } = await visible(context.requester, params.runId);
+      // The end is recorded a moment later.
+      const run = supervisor.run(runId);
+      const readiness = await (orStop ? waitReadyOrStop : waitReady)(supervisor, runId, timeoutMs, context);
+      const ended = readiness.state === "ended" ? await run?.end() : null;
+      return { run: ended?.record ?? (await visible(context.requester, runId)), readiness };
+    },
+
+    adoptRun: async ({ params, body }, { requester }) => {
+      const record = await visible(requester, params.runId);
+      return supervisor.adoptRun(record.runId, { actor: requester.actor, ...body });
+    },
+
+    adoptProcess: async ({ params }, { requester }) => {
+      const { record, from, warnings } = await supervisor.adoptProcess(params.pid, {
+        actor: requester.actor,
+      });
+      return { run: record, from, warnings: [...warnings] };
+    },
+  } satisfies Partial<RouteHandlers>;
+}
+
+type ReadinessAnswer = ResponseOf<"ready">["readiness"];
+
+/** Waits until the service is ready, at most until the caller disconnects. */
+export async function waitReady(
+  supervisor: Supervisor,
+  runId: string,
+  timeoutMs: number,
+  { disconnected }: RequestContext,
+): Promise<ReadinessAnswer> {
+  const found = await supervisor.ready(runId, { timeoutMs, signal: disconnected });
+  return { state: found.kind, detail: "detail" in found ? found.detail : null };
+}
+
+/** Stops the service if it is not ready in time, or if the caller disconnects before. */
+export async function waitReadyOrStop(
+  supervisor: Supervisor,
+  runId: string,
+  timeoutMs: number,
+  context: RequestContext,
+): Promise<ReadinessAnswer> {
+  const { disconnected, requester } = context;
+  const found = await waitReady(supervisor, runId, timeoutMs, context);
+  if (found.state === "timeout")
+    await supervisor.stop(runId, {
+      reason: "overall-timeout",
+      actor: `${requester.actor} (not ready in time)`,
+    });
+  // If the gateway closed the connection, its runs continue under their anchors.
+  if (found.state === "given-up" && disconnected.aborted && disconnected.reason !== GATEWAY_STOPPING)
+    await supervisor.stop(runId, { actor: `${requester.actor} (left)` });
+  return found;
 }

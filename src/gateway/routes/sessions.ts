@@ -1,35 +1,18 @@
-import type { Verb } from "../../api/contract.js";
+import { omitUndefined, type RouteHandlers } from "../../api/handler.js";
 import { BadInput, NotFound, SessionClosed } from "../../errors.js";
 import { readSessionHistory, readSessionInbox, readSessionStatus } from "../../queries/sessions.js";
-import { type RouteHandlers, omitUndefined } from "../../api/handler.js";
 import type { HandlerDeps } from "./deps.js";
-
-type SessionVerb = Extract<
-  Verb,
-  | "openSession"
-  | "rotateToken"
-  | "listSessions"
-  | "sessionStatus"
-  | "sessionHistory"
-  | "sessionInbox"
-  | "acknowledgeInbox"
-  | "sendMessage"
-  | "closeSession"
->;
 
 export function createSessionHandlers({
   supervisor,
   authorizer,
   history,
-  records,
+  store,
+  sessions,
+  acp,
   oneShotAgents,
   onRead,
-  closeAgent,
-  execAuth: { sessions },
-}: Pick<
-  HandlerDeps,
-  "supervisor" | "authorizer" | "history" | "records" | "oneShotAgents" | "onRead" | "closeAgent" | "execAuth"
->): Pick<RouteHandlers, SessionVerb> {
+}: HandlerDeps) {
   return {
     openSession: async ({ body: { key, tokenTtlMs, ...options } }) => {
       const { session, created } = await sessions.open(key, omitUndefined(options));
@@ -52,17 +35,17 @@ export function createSessionHandlers({
 
     sessionStatus: async ({ params, query }, { requester }) => {
       const session = await authorizer.requireSession(requester, params.id, query.visibility);
-      return readSessionStatus(session, supervisor, records);
+      return readSessionStatus(session, supervisor, store);
     },
 
     sessionHistory: async ({ params, query: { visibility, ...wanted } }, { requester }) => {
       const session = await authorizer.requireSession(requester, params.id, visibility);
-      return readSessionHistory(session, supervisor, records, wanted);
+      return readSessionHistory(session, supervisor, store, wanted);
     },
 
     sessionInbox: async ({ params, query: { visibility, limit } }, { requester }) => {
       const session = await authorizer.requireSession(requester, params.id, visibility);
-      return readSessionInbox(session, records, limit, await oneShotAgents.messagesInPrompt(session));
+      return readSessionInbox(session, store, limit, await oneShotAgents.messagesInPrompt(session));
     },
 
     acknowledgeInbox: async ({ params, body: { ids } }, { requester }) => {
@@ -71,7 +54,7 @@ export function createSessionHandlers({
       if (requester.kind === "session" && requester.session.id !== id)
         throw new BadInput(
           "session",
-          `what waits for session ${id} is acknowledged by itself or the operator; nothing was changed`,
+          `only session ${id} itself or the operator may acknowledge its messages; nothing was changed`,
         );
       if (closedAt !== null) throw new SessionClosed(id);
       const taken = await oneShotAgents.messagesInPrompt(session);
@@ -92,9 +75,29 @@ export function createSessionHandlers({
 
     closeSession: async ({ params }, { requester }) => {
       const id = (await authorizer.findSession(requester, params.id))?.id ?? params.id;
+      const agent = await store.getAcpSession(id);
+      const agentIsOpen = agent !== null && agent.state !== "closed";
       // The agent must not outlive its session.
-      const agents = await closeAgent(id, requester.actor);
-      return { closed: (await sessions.close(id, requester.actor)) || agents };
+      if (agentIsOpen) await acp.closeSession(id, { actor: requester.actor });
+      return { closed: (await sessions.close(id, requester.actor)) || agentIsOpen };
     },
-  };
+  } satisfies Partial<RouteHandlers>;
+}
+
+export function createApprovalHandlers({ approvals }: HandlerDeps) {
+  return {
+    listApprovals: async () => ({ approvals: [...(await approvals.listPending())] }),
+
+    showApproval: async ({ params, query }) => {
+      const page = await approvals.page(params.id, query.page, query.reveal === true);
+      if (page === null) throw new NotFound(`approval ${params.id}`);
+      return { ...page, parts: [...page.parts] };
+    },
+
+    decideApproval: async ({ params, body }, { requester }) => {
+      const answer = await approvals.decide(params.id, body.verdict, requester.actor, body.digest);
+      if (answer === null) throw new NotFound(`approval ${params.id}`);
+      return answer;
+    },
+  } satisfies Partial<RouteHandlers>;
 }

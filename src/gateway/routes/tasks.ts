@@ -1,61 +1,24 @@
-import type { Verb } from "../../api/contract.js";
 import type { RequestContext, RouteHandlers } from "../../api/handler.js";
-import type { ChannelEntries } from "../../config/channels.js";
 import { BadInput, NotFound, TaskRefused } from "../../errors.js";
 import { isTaskEnded, type TaskRecord } from "../../model/task.js";
-import {
-  createTaskQueries,
-  resolveTask,
-  type TaskQueryDeps,
-  type TaskQueryVerb,
-} from "../../queries/tasks.js";
-import type { Authorizer } from "../../sessions/authorizer.js";
+import { createTaskQueries, resolveTask } from "../../queries/tasks.js";
 import { type Requester, sessionIdOf } from "../../sessions/requester.js";
-import type { Store } from "../../store/store.js";
+import { taskKeyOfCaller, type ApplyResult } from "../../tasks/tasks.js";
 import { describeAction } from "../../tasks/plan-maintenance.js";
-import { type ApplyResult, taskKeyOfCaller, type Tasks } from "../../tasks/tasks.js";
 import type { TaskInputEvent } from "../../tasks/transition.js";
-import type { Background } from "../background/background.js";
-import { type CancelDeps, cancelTaskWork } from "../background/cancel.js";
-import { assertMaySetOrigin, findCurrentTask, resolveTargets } from "../background/notify-targets.js";
-
-export type TaskVerb =
-  | TaskQueryVerb
-  | Extract<
-      Verb,
-      | "createTask"
-      | "taskProgress"
-      | "finishTask"
-      | "notifyTask"
-      | "cancelTask"
-      | "retryTask"
-      | "dismissTask"
-      | "maintainTasks"
-    >;
-
-export interface TaskHandlerDeps extends CancelDeps {
-  readonly store: Store;
-  readonly tasks: Tasks;
-  readonly authorizer: Authorizer;
-  readonly background: Background;
-  readonly channels: ChannelEntries;
-  readonly notRestored: TaskQueryDeps["notRestored"];
-  /** Wakes the notifier. */
-  readonly wakeNotifier: () => void;
-}
+import { cancelTaskWork } from "../background/cancel.js";
+import { assertMaySetOrigin, findCurrentTask, resolveTargets } from "../background/notifications.js";
+import type { HandlerDeps } from "./deps.js";
 
 /** The agent id of a task. A session can only name its own; the operator any. */
 function resolveAgentId(requester: Requester, said: string | undefined): string | null {
   if (requester.kind === "operator") return said ?? null;
   const { agentId } = requester.session;
   if (said === undefined || said === agentId) return agentId;
-  throw new BadInput(
-    "agentId",
-    "a session's work is its own agent's, and cannot be said to be another's; nothing was recorded",
-  );
+  throw new BadInput("agentId", "a session can only name its own agent; nothing was recorded");
 }
 
-export function createTaskHandlers(deps: TaskHandlerDeps): Pick<RouteHandlers, TaskVerb> {
+export function createTaskHandlers(deps: HandlerDeps) {
   const { store, background } = deps;
   const visible = (requester: Requester, id: string) => resolveTask(deps, requester, id);
   const external = async (requester: Requester, id: string): Promise<TaskRecord> => {
@@ -63,7 +26,7 @@ export function createTaskHandlers(deps: TaskHandlerDeps): Pick<RouteHandlers, T
     if (task.runtime === "external") return task;
     throw new BadInput(
       "task",
-      `task ${task.taskId} follows what does it (${task.runtime}), and nobody's word; nothing was recorded`,
+      `task ${task.taskId} is updated from its own work (${task.runtime}), not by requests; nothing was recorded`,
     );
   };
   const said = async (taskId: string, event: TaskInputEvent): Promise<ApplyResult> => {
@@ -140,7 +103,7 @@ export function createTaskHandlers(deps: TaskHandlerDeps): Pick<RouteHandlers, T
       if (!(await deps.authorizer.canSeeRunsOf(requester)(ownerSessionId)))
         throw new BadInput(
           "task",
-          `who asked for task ${taskId} decides when to hear of it, not who does it; nothing was changed`,
+          `only the owner of task ${taskId} may change its notifications; nothing was changed`,
         );
       const { actor } = requester;
       return taken(await said(taskId, { type: "policy", at: Date.now(), policy, actor }));
@@ -159,5 +122,5 @@ export function createTaskHandlers(deps: TaskHandlerDeps): Pick<RouteHandlers, T
       const actions = await background.maintain(apply, true);
       return { applied: apply, measures: actions.map(describeAction) };
     },
-  };
+  } satisfies Partial<RouteHandlers>;
 }

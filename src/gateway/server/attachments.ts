@@ -18,22 +18,26 @@ import type { RunRecord } from "../../model/run.js";
 import type { Authorizer } from "../../sessions/authorizer.js";
 import type { Requester } from "../../sessions/requester.js";
 import type { Run, Supervisor } from "../../supervisor/api.js";
-import { parseClientMessage, stopRunFor } from "../foreground/client-messages.js";
 import {
   assertStdinRoom,
   assertSteerable,
   claimInput,
   type ForegroundClients,
 } from "../foreground/foreground-clients.js";
-import { type ForegroundConnection, serveForeground } from "../foreground/foreground-connection.js";
+import {
+  type ForegroundConnection,
+  parseClientMessage,
+  serveForeground,
+  stopRunFor,
+} from "../foreground/foreground-connection.js";
 import type { Peer } from "../peers/peer.js";
 import { proxyUpgrade } from "../peers/proxy.js";
 import type { AdmissionControl } from "./admission-control.js";
-import type { ListenerPolicy } from "./listener-policy.js";
-import { assertAllowedHost } from "./loopback-listener.js";
+import type { ListenerPolicy } from "./listeners.js";
+import { assertAllowedHost } from "./local-listener.js";
 import { matchPath, requestUrl } from "./router.js";
 
-export const ATTACH_PATH = "/v1/runs/{runId}/attach";
+const ATTACH_PATH = "/v1/runs/{runId}/attach";
 
 /** Unread bytes of a viewer above which the next piece of output waits. */
 const MAX_BUFFERED_BYTES = 1024 * 1024;
@@ -127,8 +131,8 @@ export class Attachments implements AsyncDisposable {
     this.#server.handleUpgrade(request, socket, head, (viewer) => {
       closeWhenNotVisible(viewer, accepted.stillSees);
       if (policy.peersOnly) sendPings(viewer);
-      // For example, its output cannot be read. Only this viewer is closed.
-      this.#serve(accepted, viewer).catch(() => viewer.close(1011, "the gateway failed to show it"));
+      // For example, the output cannot be read. Only this viewer is closed.
+      this.#serve(accepted, viewer).catch(() => viewer.close(1011, "the gateway could not show it"));
     });
   }
 
@@ -152,7 +156,7 @@ export class Attachments implements AsyncDisposable {
       throw new HoldfastError(
         "NOT_STEERING",
         record.state === "exited"
-          ? `run ${runId} has ended; what it wrote is in its log: holdfast logs ${runId}`
+          ? `run ${runId} has ended; its output is in its log: holdfast logs ${runId}`
           : `run ${runId} is held by another supervisor`,
       );
     assertOpen();
@@ -166,18 +170,12 @@ export class Attachments implements AsyncDisposable {
     const offsets = parseOffsets(url);
     const { supervisor, foregroundClients } = this.#deps;
     using _ = this.#forwardBell(requester, url, socket);
-    if (!isForeground(url))
-      return await (run === null
-        ? undefined
-        : serveViewer(run, foregroundClients, requester, socket, offsets));
+    if (!isForeground(url)) {
+      if (run !== null) await serveViewer(run, foregroundClients, requester, socket, offsets);
+      return;
+    }
     const connection = serveForeground({
-      supervisor,
-      foregroundClients,
-      requester,
-      record,
-      run,
-      socket,
-      offsets,
+      ...{ supervisor, foregroundClients, requester, record, run, socket, offsets },
     });
     this.#foreground.add(connection);
     await connection.done.finally(() => this.#foreground.delete(connection));
@@ -230,7 +228,7 @@ function parseOffsets(url: URL): Partial<Record<StreamName, number>> {
 function closeWhenNotVisible(viewer: WebSocket, stillSees: () => Promise<boolean>): void {
   const look = (): void => {
     stillSees().then(
-      (sees) => sees || viewer.close(1008, "it may not be seen any more"),
+      (sees) => sees || viewer.close(1008, "no longer authorized"),
       // The store does not answer, so the authorization is unknown; the viewer stays.
       () => undefined,
     );

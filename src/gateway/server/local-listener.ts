@@ -1,8 +1,15 @@
 import { chmod, lstat, unlink } from "node:fs/promises";
-import { createServer, type RequestListener, type Server, type ServerOptions } from "node:http";
+import {
+  createServer,
+  type IncomingMessage,
+  type RequestListener,
+  type Server,
+  type ServerOptions,
+} from "node:http";
 import { connect, Server as NetServer } from "node:net";
+import type { LoopbackAddress } from "../../config/addresses.js";
 import { defaults } from "../../defaults.js";
-import { StateUnusable } from "../../errors.js";
+import { BadInput, ForeignOrigin, StateUnusable } from "../../errors.js";
 import { requireOwnSocket } from "../../home/path-trust.js";
 import { gatewaySocketPath } from "../../home/state-directory.js";
 
@@ -129,4 +136,64 @@ export async function closeServer(server: Server): Promise<void> {
   const closed = new Promise<void>((resolve) => server.close(() => resolve()));
   server.closeAllConnections();
   await closed;
+}
+
+export interface LoopbackListener extends Listener {
+  /** As a client writes it, with the actual port. */
+  readonly address: string;
+  readonly allowedHosts: AllowedHosts;
+}
+
+/** Accepted `host:port` values of the Host header. Checked before anything else in a request. */
+export type AllowedHosts = ReadonlySet<string>;
+
+/** Listens on a loopback port, for browsers. */
+export async function listenOnLoopback(
+  { host, port }: LoopbackAddress,
+  requestMs: number,
+  serve: (allowedHosts: AllowedHosts) => RequestListener,
+): Promise<LoopbackListener> {
+  const allowedHosts = new Set<string>();
+  const server = createBoundedServer(serve(allowedHosts), requestMs);
+  await new Promise<void>((resolve, reject) => {
+    server.once("error", (cause) =>
+      reject(new StateUnusable(host, `cannot listen on ${host}:${port}: ${cause.message}`, { cause })),
+    );
+    server.listen({ host, port, exclusive: true }, resolve);
+  });
+  const bound = server.address();
+  const actual = typeof bound === "object" && bound !== null ? bound.port : port;
+  const written = host === "::1" ? "[::1]" : host;
+  for (const name of [written, "localhost", "127.0.0.1", "[::1]"]) allowedHosts.add(`${name}:${actual}`);
+  return {
+    server,
+    allowedHosts,
+    address: `${written}:${actual}`,
+    [Symbol.asyncDispose]: () => closeServer(server),
+  };
+}
+
+/**
+ * Programs differ in which of two hosts in a request they use, so a proxy in between may have checked the other one.
+ * Node keeps the first of several Host headers.
+ */
+function assertSingleHost({ rawHeaders, url = "" }: IncomingMessage): void {
+  const hosts = rawHeaders.filter((name, at) => at % 2 === 0 && name.toLowerCase() === "host");
+  if (hosts.length > 1)
+    throw new BadInput("host", "the request has more than one Host header; nothing was done");
+  if (/^[a-z][\w+.-]*:\/\//i.test(url))
+    throw new BadInput("url", "the request target must be a path, not an absolute URL; nothing was done");
+}
+
+/**
+ * Protects against DNS rebinding and cross-origin requests of web pages. Null: a local socket, which no page can reach.
+ */
+export function assertAllowedHost(allowedHosts: AllowedHosts | null, request: IncomingMessage): void {
+  assertSingleHost(request);
+  if (allowedHosts === null) return;
+  const { host = "", origin } = request.headers;
+  if (!allowedHosts.has(host.toLowerCase())) throw new ForeignOrigin("Host", host);
+  if (origin === undefined) return;
+  if (!origin.startsWith("http://") || !allowedHosts.has(origin.slice("http://".length).toLowerCase()))
+    throw new ForeignOrigin("Origin", origin);
 }

@@ -4,9 +4,8 @@ import type { Socket } from "node:net";
 import { defaults } from "../../defaults.js";
 import { StateUnusable } from "../../errors.js";
 import type { PeerAddress } from "../../model/gateway.js";
-import { derivePeerKey, newPeerKey } from "../peers/peer.js";
+import { derivePeerKey, newPeerKey, peersBySocket } from "../peers/peer.js";
 import { closeServer, type Listener, serverLimits } from "./local-listener.js";
-import { peersBySocket } from "../peers/on-behalf-of.js";
 
 export interface PeerListener extends Listener {
   /** With the actual port. */

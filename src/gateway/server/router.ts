@@ -1,6 +1,12 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { contract, type Verb } from "../../api/contract.js";
 import { errorHeaders, httpStatusOf, toErrorResponse } from "../../api/error-response.js";
+import {
+  GATEWAY_STOPPING,
+  type RequestContext,
+  type RouteHandlers,
+  validateInput,
+} from "../../api/handler.js";
 import type { Route } from "../../api/route.js";
 import { CHALLENGE_PATH } from "../../api/token-proof.js";
 import { defaults } from "../../defaults.js";
@@ -16,19 +22,22 @@ import {
   TooManyRequests,
 } from "../../errors.js";
 import type { Requester } from "../../sessions/requester.js";
-import { answerChallenge } from "../auth/challenge.js";
+import { answerChallenge } from "../auth/authentication.js";
 import { isAcpVerb } from "../peers/locators.js";
 import { proxyRequest } from "../peers/proxy.js";
+import { createAcpHandlers } from "../routes/acp.js";
+import { createAgentHandlers } from "../routes/agents.js";
+import { createChannelHandlers } from "../routes/channels.js";
+import type { HandlerDeps } from "../routes/deps.js";
+import { createExecHandler } from "../routes/exec-as-task.js";
+import { createGatewayHandlers } from "../routes/gateway.js";
+import { createRunHandlers, createServiceHandlers } from "../routes/runs.js";
+import { createApprovalHandlers, createSessionHandlers } from "../routes/sessions.js";
+import { createTaskHandlers } from "../routes/tasks.js";
 import type { AdmissionControl, CountedRequest } from "./admission-control.js";
 import { RateLimiter, RequestPipelines } from "./limits.js";
-import type { ListenerPolicy } from "./listener-policy.js";
-import { assertAllowedHost } from "./loopback-listener.js";
-import {
-  GATEWAY_STOPPING,
-  type RequestContext,
-  type RouteHandlers,
-  validateInput,
-} from "../../api/handler.js";
+import type { ListenerPolicy } from "./listeners.js";
+import { assertAllowedHost } from "./local-listener.js";
 
 /** The decoded parameters of `path` by the names in `pattern` (`/v1/runs/{runId}`). Null: no match. */
 export function matchPath(pattern: string, path: string): Record<string, string> | null {
@@ -249,4 +258,20 @@ export function sendJson(
   });
   response.end(text);
   return text.length;
+}
+
+/** One handler for each verb of the contract. */
+export function createRouteHandlers(deps: HandlerDeps): RouteHandlers {
+  return {
+    ...createGatewayHandlers(deps),
+    ...createRunHandlers(deps),
+    ...createExecHandler(deps),
+    ...createServiceHandlers(deps),
+    ...createSessionHandlers(deps),
+    ...createAgentHandlers(deps),
+    ...createChannelHandlers(deps),
+    ...createApprovalHandlers(deps),
+    ...createTaskHandlers(deps),
+    ...createAcpHandlers(deps),
+  };
 }

@@ -100,9 +100,7 @@ test("channels are listed, checked and tried as they are configured, and no secr
   );
   expect(bell.stderr).toContain("no terminal is attached");
   expect(unknown).toMatchObject({ code: 1, stdout: "" });
-  expect(unknown.stderr).toContain(
-    "there is no channel opps; holdfast notify channels shows those there are",
-  );
+  expect(unknown.stderr).toContain("there is no channel opps; holdfast notify channels lists all");
 
   // A session is no operator: it may send nothing so.
   const { token } = JSON.parse((await holdfast("sessions", "create", "--key", "k", "--json")).stdout) as {

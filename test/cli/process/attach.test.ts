@@ -92,7 +92,7 @@ describe.concurrent("attach", () => {
     });
     expect(await gatewayFixture.holdfast("attach", "--read-only", runId)).toMatchObject({
       code: 125,
-      stderr: `holdfast: run ${runId} has ended; what it wrote is in its log: holdfast logs ${runId}\n`,
+      stderr: `holdfast: run ${runId} has ended; its output is in its log: holdfast logs ${runId}\n`,
     });
     expect(await gatewayFixture.holdfast("attach", "--read-only", "run_000000000000")).toMatchObject({
       code: 1,

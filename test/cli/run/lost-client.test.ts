@@ -50,7 +50,7 @@ test("the input of a foreground run is its client's alone, but other requesters 
   const params = { runId };
   expect(await errorOf(client.write({ params, body: { text: "x" } }))).toMatchObject({
     code: "NOT_STEERING",
-    message: expect.stringContaining("its caller's alone") as string,
+    message: expect.stringContaining("only its caller may write to it") as string,
   });
   expect((await client.kill({ params, body: { reason: "made room" } })).outcome).toBe("gone");
   const { code, stderr } = await finished;

@@ -51,7 +51,7 @@ async function attachAnswer(runId: string, token: string): Promise<string> {
   });
 }
 
-test("a session runs, sees, steers and stops its own", async () => {
+test("a session starts, sees, steers and stops its own runs", async () => {
   const { client } = await session("own");
   const { run } = await client.exec({ body: { argv: ["cat"], stdin: "pipe", background: true } });
   expect(run.sessionKey).toBe("own");
@@ -63,7 +63,7 @@ test("a session runs, sees, steers and stops its own", async () => {
   expect(record.exit).toMatchObject({ reason: "manual-cancel", actor: "session:own" });
 });
 
-test("a run does not find the secrets of channels in its environment, unless its caller has given them", async () => {
+test("a run has no channel secrets in its environment, unless its caller set them", async () => {
   const { client } = await session("writer");
   const own = await client.exec({ body: { argv: ["env"] } });
   expect(outputText(own)).toContain("PATH=");
@@ -72,7 +72,7 @@ test("a run does not find the secrets of channels in its environment, unless its
   expect(outputText(given)).toContain("IT_BOT=hush-bot");
 });
 
-test("a run's own child finds the token of its session, and no other, in its environment", async () => {
+test("a run has only the token of its session in its environment", async () => {
   const { client, token } = await session("child");
   const answer = await client.exec({
     body: {
@@ -108,7 +108,7 @@ const routes: [string, (client: GatewayClient, runId: string) => Promise<unknown
   ["remove", (client, runId) => client.remove({ params: { runId } })],
 ];
 
-test("everything that is not its own answers exactly as if it were not there", async () => {
+test("records of others answer exactly as if they did not exist", async () => {
   const stranger = await session("stranger");
   const curious = await session("curious");
   const foreign = [await sleeping(stranger.client), await sleeping(gatewayFixture.client)];
@@ -178,7 +178,7 @@ test("others' runs do not use up a session's page", async () => {
   expect(sessions.map(({ key }) => key)).toEqual(["paged"]);
 });
 
-test("a rule that denies is obeyed, and nothing starts", async () => {
+test("a deny rule prevents the start", async () => {
   const { client } = await session("denied", [{ effect: "deny", executable: "env" }, { effect: "allow" }]);
   expect((await errorOf(client.exec({ body: { argv: ["env"] } }))).code).toBe("EXEC_DENIED");
   expect((await client.listRuns({ query: { all: "1" } })).runs).toEqual([]);
@@ -188,7 +188,7 @@ test("a rule that denies is obeyed, and nothing starts", async () => {
 test.for([
   ["environment", { environment: { PATH: "/usr/bin:/bin", LD_PRELOAD: "/tmp/x.so" } }],
   ["env", { env: { LD_PRELOAD: "/tmp/x.so" }, allowEnv: ["LD_PRELOAD"] }],
-] as const)("what a rule allows cannot be made to run other code by its %s", async ([, extra]) => {
+] as const)("an allowed command cannot be made to run other code by its %s", async ([, extra]) => {
   const { client } = await session("injecting");
   const body = { argv: ["true"], ...extra, allowEnv: ["LD_PRELOAD"] };
   expect((await errorOf(client.exec({ body }))).code).toBe("EXEC_DENIED");
@@ -218,7 +218,7 @@ test("an approval waits until the operator allows it", async () => {
   });
 });
 
-test("or denies it", async () => {
+test("an approval can be denied", async () => {
   const { client, id } = await session("asking-in-vain", []);
   const answer = errorOf(client.exec({ body: { argv: ["true"] } }));
   await waitFor("it is asked", async () => (await pending(id)) !== undefined);
@@ -247,7 +247,7 @@ test("an approval expires when its caller disconnects and can no longer be allow
   expect((await client.listRuns({ query: { all: "1" } })).runs).toEqual([]);
 });
 
-test("a closed session's tokens are dead: asked with, waiting, and following", async () => {
+test("a closed session's tokens are invalid for new, waiting and streaming requests", async () => {
   const { client, id, token } = await session("closed", [{ effect: "allow", executable: "sleep" }]);
   const runId = await sleeping(client);
   const asked = errorOf(client.exec({ body: { argv: ["true"] } }));
@@ -273,7 +273,7 @@ test("a closed session's tokens are dead: asked with, waiting, and following", a
   expect(await gatewayFixture.client.closeSession({ params: { id } })).toEqual({ closed: false });
 });
 
-test("a session that takes a closed one's key does not see its runs", async () => {
+test("a session that reuses the key of a closed one does not see its runs", async () => {
   const first = await session("reused");
   const runId = await sleeping(first.client);
   await gatewayFixture.client.closeSession({ params: { id: first.id } });
@@ -287,7 +287,7 @@ test("a session that takes a closed one's key does not see its runs", async () =
   expect((await errorOf(second.client.getRun({ params: { runId } }))).code).toBe("UNAUTHORIZED");
 });
 
-test("a closed session's viewer is dismissed", async () => {
+test("a viewer of a closed session is disconnected", async () => {
   const { client, id, token } = await session("viewed");
   const runId = await sleeping(client);
   const viewer = new WebSocket(`ws+unix://${gatewayFixture.socketPath}:/v1/runs/${runId}/attach`, {

@@ -124,7 +124,7 @@ describe.each([
     },
   );
 
-  test("asking for less shows less, and asking for more no more", async () => {
+  test("a lower requested visibility shows less, a higher one no more", async () => {
     for (const { who, visibility } of seats) {
       const client = gatewayFixture.as(tokens.get(who) ?? "");
       const keys = async (asked?: (typeof VISIBILITIES)[number]): Promise<Set<string>> => {

@@ -3,7 +3,7 @@ import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { deferred } from "../../../src/async/deferred.js";
 import { BadInput, StoreAway, SupervisorClosed } from "../../../src/errors.js";
 import { Background, type BackgroundDeps } from "../../../src/gateway/background/background.js";
-import { TaskEventFollower } from "../../../src/gateway/background/task-event-follower.js";
+import { TaskEventFollower } from "../../../src/gateway/monitoring/event-follower.js";
 import { isTaskEnded } from "../../../src/model/task.js";
 import type { Problem } from "../../../src/supervisor/api.js";
 import { taskKeyOfRun, Tasks } from "../../../src/tasks/tasks.js";
@@ -43,14 +43,14 @@ const input = { runtime: "exec", key: taskKeyOfRun(runId), text: "build", runId 
 const statusNow = async (): Promise<string | undefined> =>
   (await registry.store.getTaskByKey(input.key))?.status;
 
-test("work that a stopping gateway turns away can be asked for again: its task has not ended", async () => {
+test("work that a stopping gateway refuses can be requested again: its task has not ended", async () => {
   const stops = new SupervisorClosed("in_1", "its gateway stops");
   await expect(background.runAsTask(input, () => Promise.reject(stops))).rejects.toBe(stops);
   expect(await statusNow()).toBe("queued");
   expect(await background.runAsTask(input, async () => "begun")).toBe("begun");
 });
 
-test("work that cannot be begun has failed, and is not begun under that name", async () => {
+test("work that cannot start is a failed task, and its id cannot be used again", async () => {
   const wrong = new BadInput("env", "that cannot be");
   await expect(background.runAsTask(input, () => Promise.reject(wrong))).rejects.toBe(wrong);
   expect(await statusNow()).toBe("failed");
@@ -59,7 +59,7 @@ test("work that cannot be begun has failed, and is not begun under that name", a
   });
 });
 
-test("work that is asked for twice at once, and turned away once, has not failed", async () => {
+test("work that is requested twice at once and refused once has not failed", async () => {
   const [turnedAway, begun] = [deferred<void>(), deferred<void>()];
   const first = background.runAsTask({ ...input }, async () => {
     begun.resolve();
@@ -75,7 +75,7 @@ test("work that is asked for twice at once, and turned away once, has not failed
   expect(background.isStarting(input)).toBe(false);
 });
 
-test("a gateway that is killed at any write leaves nobody who waits silenced before the end", async () => {
+test("a gateway that is killed at any write leaves no waiting requester without a notification", async () => {
   const { store } = registry;
   for (let writes = 0; writes < 3; writes += 1) {
     let left = writes;
@@ -103,7 +103,7 @@ test("a gateway that is killed at any write leaves nobody who waits silenced bef
   }
 });
 
-test("a task whose run cannot be looked at is reported and left alone, and the others are looked after", async () => {
+test("a task whose run cannot be read is reported and left unchanged, and the sweep continues", async () => {
   const { tasks, store } = registry;
   const getRun = async (id: string): Promise<null> => {
     if (id === "run_odd") throw new Error("its record is odd");
@@ -116,7 +116,10 @@ test("a task whose run cannot be looked at is reported and left alone, and the o
   const seen = await Promise.all(ids.map((id) => store.getTaskByKey(taskKeyOfRun(id))));
   expect(seen.map((task) => task?.missingSince !== null)).toEqual([true, false, true]);
   expect(problems).toMatchObject([
-    { runId: "run_odd", message: `what does task ${seen[1]?.taskId} could not be looked at; trying again` },
+    {
+      runId: "run_odd",
+      message: `the state of the work of task ${seen[1]?.taskId} could not be read; retrying`,
+    },
   ]);
   const away = new StoreAway("/nowhere", "it is away");
   const without = backgroundOf({ supervisor: { ...nothing, getRun: () => Promise.reject(away) } });
@@ -136,7 +139,7 @@ function holding(runs: readonly object[]): { readonly supervisor: object; readon
   return { supervisor: { run, getRun: async (id: string) => of(id) }, stopped };
 }
 
-test("of runs that are taken over, plain commands that go on get a task, once, for their session; nothing else does", async () => {
+test("a recovered plain command that continues gets one task for its session; no other recovered run does", async () => {
   const plain = {
     ...{ ...newRun(), backendId: null, imported: null, hiddenAt: null },
     ...{ state: "running", startedAt: null, lastOutputAt: null },
@@ -171,7 +174,7 @@ test("of runs that are taken over, plain commands that go on get a task, once, f
   await next[Symbol.asyncDispose]();
 });
 
-test("what cannot be seen to while the store is away is seen to at the next round", async () => {
+test("a sweep that fails while the store is unreachable is retried", async () => {
   const plain = {
     ...{ ...newRun({ runId }), backendId: null, imported: null, hiddenAt: null },
     ...{ state: "running", startedAt: null, lastOutputAt: null },
@@ -186,7 +189,7 @@ test("what cannot be seen to while the store is away is seen to at the next roun
   await next[Symbol.asyncDispose]();
 });
 
-test("work that was begun although whoever began it met with an error has not failed", async () => {
+test("work that started although its request failed is not a failed task", async () => {
   const { supervisor } = holding([
     { ...newRun({ runId }), state: "running", startedAt: null, lastOutputAt: null },
   ]);
@@ -197,7 +200,7 @@ test("work that was begun although whoever began it met with an error has not fa
   await beginning[Symbol.asyncDispose]();
 });
 
-test("a run that is taken over has the task it had; one whose task was cancelled before it began is ended", async () => {
+test("a recovered run keeps its task; a run whose task was cancelled before its start is stopped", async () => {
   const { tasks, store } = registry;
   const runs = ["run_1", "run_2", "run_3"].map((id) => ({
     ...{ ...newRun({ runId: id }), backendId: null, imported: null, hiddenAt: null },
@@ -225,7 +228,7 @@ test("a run that is taken over has the task it had; one whose task was cancelled
   await next[Symbol.asyncDispose]();
 });
 
-test("work whose task was cancelled while it began is ended, also when the store was away at that moment", async () => {
+test("work whose task was cancelled while it started is stopped, also if the store was unreachable then", async () => {
   const { tasks, store } = registry;
   let away = false;
   const getTask = store.getTask.bind(store);

@@ -60,7 +60,7 @@ async function begin(input: Partial<TaskInput> = {}): Promise<string> {
 }
 
 test.each(["acp", "subagent"] as const)(
-  "is shown again and again while %s works, and not after its end",
+  "is shown repeatedly while %s works, and not after its end",
   async (runtime) => {
     const id = await begin({ runtime });
     await waitFor("it was shown some times", () => seen() > 3);
@@ -86,7 +86,7 @@ test.each<[string, Partial<TaskInput>]>([
   expect(seen()).toBe(0);
 });
 
-test("follows the record: not before it has begun, not while it is silent or stalls, not when another gateway ended it", async () => {
+test("is shown by the task's record: not before the start, not while silent or stalled, not after an end by another gateway", async () => {
   const { task } = await registry.tasks.create({ runtime: "acp", key: null, text: "x", targets: [CHAT] });
   const { taskId } = task;
   const tell = (type: "start" | "heartbeat"): unknown =>
@@ -117,7 +117,7 @@ test("follows the record: not before it has begun, not while it is silent or sta
   expect(await isShown()).toBe(false);
 });
 
-test("of several tasks for one chat is one sign, which stays until the last has ended", async () => {
+test("is shown once for several tasks of one chat, until the last has ended", async () => {
   const began = performance.now();
   const ids = await Promise.all(Array.from({ length: 20 }, () => begin()));
   await aWhile();
@@ -135,7 +135,7 @@ test("of several tasks for one chat is one sign, which stays until the last has 
 test.each([
   ["anything", new Error("no")],
   ["what the receiver says", new DeliveryFailed("slow down", { retryAfterMs: 1 })],
-])("that fails by %s is not tried again soon, and nobody is told", async (_, why) => {
+])("that fails by %s is not retried soon, and not reported", async (_, why) => {
   failure = why;
   await begin();
   await begin();
@@ -145,7 +145,7 @@ test.each([
   expect(seen()).toBe(1);
 });
 
-test("ends with whoever shows it, and what is on its way is given up", async () => {
+test("ends with its gateway, and a pending request is aborted", async () => {
   const left = new AbortController();
   let given: AbortSignal | null = null;
   const hangs: Channel = {

@@ -85,7 +85,7 @@ function held(home: string, name: string): { readonly prompt: string; readonly o
 /** One that is still shown has been shown again by then. */
 const aBeat = (): Promise<void> => sleep(defaults.typingEveryMs + 500);
 
-test("a user alone with an agent sees that it is at work, and nothing of that after its end, however it ends", async () => {
+test("a user alone with an agent sees a typing indicator until the turn ends in any way", async () => {
   const { home, calls } = await chat();
   const { client } = await startGatewayProcess(home);
   const work = held(home, "hello");
@@ -125,7 +125,7 @@ test("a user alone with an agent sees that it is at work, and nothing of that af
   ]);
 });
 
-test("a parent's background child reaches no user's chat: no text, no progress, no typing; the conversation there goes on", async () => {
+test("a background child sends no text, progress or typing to the user's chat; the conversation there continues", async () => {
   const { home, calls } = await chat();
   const { client } = await startGatewayProcess(home);
   const boss = { argv: shellAgent(), cwd: home, key: "boss", permissions: "approve-all" as const };
@@ -173,7 +173,7 @@ test("a parent's background child reaches no user's chat: no text, no progress, 
   expect(JSON.stringify(own)).not.toContain("in-the-background");
 });
 
-test("a gateway that was killed is followed by one that shows it, too", async () => {
+test("the gateway after a killed one continues the typing indicator", async () => {
   const { home, calls } = await chat();
   const first = await startGatewayProcess(home);
   const gate = join(home, "agent");

@@ -72,7 +72,7 @@ async function called(script: string): Promise<string> {
 }
 
 describe("a caller", () => {
-  test("is sent no more than a window ahead of what it says it has", async () => {
+  test("gets at most one send window beyond its acknowledged offset", async () => {
     const size = 6 * 1024 * 1024;
     const caller = await new Caller(await called(`head -c ${size} /dev/zero`)).attached();
     await waitFor("the window is full", () => caller.received.length >= defaults.callerWindowBytes);
@@ -86,7 +86,7 @@ describe("a caller", () => {
     expect(caller.heard("ended")[0]?.record?.exit).toMatchObject({ reason: "exit", code: 0 });
   });
 
-  test("sends again what it is not sure of; a gap and garbage are refused", async () => {
+  test("can send unacknowledged input again; a gap and garbage are refused", async () => {
     const caller = await new Caller(await called("cat")).attached();
     caller.send(encodeFrame("stdin", 0, Buffer.from("abc")));
     caller.send(encodeFrame("stdin", 1, Buffer.from("bcd")));
@@ -101,7 +101,7 @@ describe("a caller", () => {
     expect(caller.received.toString()).toBe("abcd");
   });
 
-  test("that comes back goes on where it was, and its old connection is closed", async () => {
+  test("that reconnects continues at its offset, and its old connection is closed", async () => {
     const runId = await called("echo one; cat");
     const first = await new Caller(runId).attached();
     await waitFor("it has the beginning", () => first.received.toString() === "one\n");
@@ -117,7 +117,7 @@ describe("a caller", () => {
     expect(late.heard("ended")[0]?.record?.runId).toBe(runId);
   });
 
-  test("keeps its input to itself when a service is made of its run, until it has left; then it has lost its place", async () => {
+  test("is the only writer also of a run that became a service, until it disconnects; then its input offset is lost", async () => {
     const runId = await called("cat");
     const params = { runId };
     const caller = await new Caller(runId).attached();
@@ -149,7 +149,7 @@ describe("a caller", () => {
     expect(exit).toMatchObject({ reason: "exit", code: 0 });
   });
 
-  test("loses neither input nor its end while the run may not be steered for a moment", async () => {
+  test("loses neither input nor its end while the run cannot be steered for a moment", async () => {
     const runId = await called("cat");
     const caller = await new Caller(runId).attached();
     const run = gatewayFixture.gateway.supervisor.run(runId)!;
@@ -165,7 +165,7 @@ describe("a caller", () => {
     expect([write.mock.calls.length, close.mock.calls.length]).toEqual([3, 2]);
   });
 
-  test("is hung up on when its input fails otherwise, so that it comes back and sends it again", async () => {
+  test("is disconnected when its input fails, so that it reconnects and sends it again", async () => {
     const runId = await called("cat");
     const caller = await new Caller(runId).attached();
     vi.spyOn(gatewayFixture.gateway.supervisor.run(runId)!, "write").mockRejectedValueOnce(
@@ -180,15 +180,15 @@ describe("a caller", () => {
     expect(back.received.toString()).toBe("one\n");
   });
 
-  test("sends its input itself: with the request it is refused", async () => {
+  test("cannot send input with the request", async () => {
     const body = { ...shellCommand("cat"), input: "x", foreground: { bufferBytes: 1024 } };
     expect(await errorOf(gatewayFixture.client.exec({ body }))).toMatchObject({
       code: "BAD_INPUT",
-      message: expect.stringContaining("its caller's alone") as string,
+      message: expect.stringContaining("only the caller writes to the input") as string,
     });
   });
 
-  test("has only what was started in the foreground", async () => {
+  test("can attach only to a foreground run", async () => {
     const { run } = await gatewayFixture.client.exec({
       body: { ...shellCommand("cat"), stdin: "pipe", background: true },
     });
@@ -198,7 +198,7 @@ describe("a caller", () => {
   });
 });
 
-test("an id of one's own can be used once; then it tells what became of the request", async () => {
+test("a requested run id can be used once; a second request gets the state of the first", async () => {
   const runId = newRunId();
   const body = { ...shellCommand("exit 3"), runId };
   expect((await gatewayFixture.client.exec({ body })).run.exit?.code).toBe(3);
@@ -209,7 +209,7 @@ test("an id of one's own can be used once; then it tells what became of the requ
   });
 });
 
-test("what a terminal shows is drawn on from look to look, and at its size", async () => {
+test("a screen is updated between requests, at the size of the terminal", async () => {
   const { run } = await gatewayFixture.client.exec({
     body: {
       ...shellCommand("echo one; read x; echo two; read x; stty size; read x"),

@@ -40,7 +40,7 @@ describe.skipIf(whyNoPostgres !== null)("an ACP session of another gateway", LON
       .map(({ content }) => content?.text)
       .join("");
 
-  test("is prompted, shown, followed, answered, cancelled and closed through this one", async () => {
+  test("is prompted, shown, followed, answered, cancelled and closed through this gateway", async () => {
     const params = { id: "far" };
     const session = await spawn(there, "far");
     const heard: Update[] = [];
@@ -78,7 +78,7 @@ describe.skipIf(whyNoPostgres !== null)("an ACP session of another gateway", LON
     expect(await findProcessesOfRun(session.runId ?? "")).toEqual([]);
   });
 
-  test("is as hidden there as here from a session that may not see it", async () => {
+  test("is hidden on both gateways from a session that may not see it", async () => {
     const session = await spawn(there, "hidden");
     const { token } = await here.client.openSession({ body: { key: "stranger" } });
     const stranger = createClient({ socketPath: here.socketPath, token });
@@ -97,7 +97,7 @@ describe.skipIf(whyNoPostgres !== null)("an ACP session of another gateway", LON
     expect(await waitForRunEnd(here.client, session.runId ?? "")).toMatchObject({ emptiness: "proven" });
   });
 
-  test("hears what was said to it here", async () => {
+  test("gets messages that were sent through this gateway", async () => {
     await spawn(there, "listener", "echo");
     const params = { id: "listener" };
     const { message } = await here.client.sendMessage({ params, body: { text: "from afar" } });
@@ -110,7 +110,7 @@ describe.skipIf(whyNoPostgres !== null)("an ACP session of another gateway", LON
     await here.client.acpClose({ params });
   });
 
-  test("whose gateway cannot be reached is not touched, and shown as the store has it", async () => {
+  test("whose gateway cannot be reached is not changed, and shown as stored", async () => {
     const deaf = await cluster.startGateway("");
     const session = await spawn(deaf, "deaf");
     const params = { id: "deaf" };
@@ -133,7 +133,7 @@ describe.skipIf(whyNoPostgres !== null)("an ACP session of another gateway", LON
     await deaf.client.acpClose({ params });
   });
 
-  test("whose host is gone is closed when its run was given up: on record, and nobody is signalled", async () => {
+  test("whose host is gone is closed in the store when its run was forgotten, and no process is signalled", async () => {
     const home = await cluster.newHome();
     const far = await cluster.spawnGateway(home, await onOtherHost(home));
     const session = await spawn(far, "gone");

@@ -61,7 +61,7 @@ async function passingTo(app: RequestListener): Promise<number> {
   return listening(here);
 }
 
-test("whoever says nothing at all is given up; whoever says that it works on it is waited for", async () => {
+test("a request to a silent peer fails; a peer that reports progress is waited for", async () => {
   const port = await passingTo((request, response) => {
     if (request.url === "/silent") return;
     const saying = setInterval(() => response.writeProcessing(), SILENT_MS / 4);
@@ -73,12 +73,12 @@ test("whoever says nothing at all is given up; whoever says that it works on it 
   const ask = async (path: string): Promise<string> =>
     (await fetch(`http://127.0.0.1:${port}${path}`)).text();
   expect(await Promise.all([ask("/silent"), ask("/slow")])).toEqual([
-    expect.stringContaining(`nothing was heard of it for ${SILENT_MS} ms`),
+    expect.stringContaining(`no data for ${SILENT_MS} ms`),
     "done",
   ]);
 });
 
-test("what is not read here is not silence there", async () => {
+test("a response that is not read here does not count as silence of the peer", async () => {
   const size = 32 * 1024 * 1024;
   const port = await passingTo((_, response) => response.end(Buffer.alloc(size, 1)));
   const response = await fetch(`http://127.0.0.1:${port}/`);
@@ -86,7 +86,7 @@ test("what is not read here is not silence there", async () => {
   expect((await response.arrayBuffer()).byteLength).toBe(size);
 });
 
-test("a caller that leaves in the middle is not worked for any longer", async () => {
+test("a request whose caller disconnects is aborted at the peer", async () => {
   let left: () => void = () => {};
   const gone = new Promise<void>((resolve) => (left = resolve));
   let asked: () => void = () => {};
@@ -102,7 +102,7 @@ test("a caller that leaves in the middle is not worked for any longer", async ()
   await Promise.all([asking, gone]);
 });
 
-test("what breaks off after it was asked is not said not to have been done", async () => {
+test("a request that breaks off after it was sent is reported as perhaps done", async () => {
   const done: string[] = [];
   const port = await passingTo((request, response) => {
     request.on("data", (bytes: Buffer) => done.push(bytes.toString()));
@@ -120,7 +120,7 @@ test("what breaks off after it was asked is not said not to have been done", asy
 
 const noOpenssl = spawnSync("openssl", ["version"]).status !== 0;
 
-test.skipIf(noOpenssl)("a certificate, however good, is no proof of the key", async () => {
+test.skipIf(noOpenssl)("a valid certificate is no proof of the key", async () => {
   const directory = mkdtempSync(join(tmpdir(), "hf-"));
   onTestFinished(() => rmSync(directory, { recursive: true }));
   const [key, cert] = [join(directory, "key.pem"), join(directory, "cert.pem")];
@@ -142,12 +142,12 @@ test.skipIf(noOpenssl)("a certificate, however good, is no proof of the key", as
   for (const more of [{}, { NODE_TLS_REJECT_UNAUTHORIZED: "0", NODE_NO_WARNINGS: "1" }]) {
     const around = { env: { ...env, ...more } };
     const { stdout } = await promisify(execFile)(process.execPath, [child, String(port)], around);
-    expect(stdout).toBe("refused: it has not proven that it reads the same store\n");
+    expect(stdout).toBe("refused: it has not proven that it uses the same store\n");
     expect(heard).toBe(1);
   }
 });
 
-test("what to do instead is what helps: a gateway that does not listen is there, and one that has stopped is not", () => {
+test("the advice of the error differs for a gateway that does not listen and one that has stopped", () => {
   const asking = (stoppedAt: number | null) => () => {
     const row = { ...newGateway({ address: null, peerKey: null }), heartbeatAt: 1, stoppedAt };
     new Peer("in_here", row, ofRun(row)).request("GET", "/", {}, () => false);

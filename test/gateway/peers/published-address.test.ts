@@ -2,14 +2,14 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { whyNoPostgres } from "../../support/store/postgres-server.js";
 import { GatewayCluster, PEER_LISTEN_CONFIG } from "../../support/gateway/gateway-cluster.js";
 
-describe.skipIf(whyNoPostgres !== null)("a gateway that others can reach", { timeout: 240_000 }, () => {
+describe.skipIf(whyNoPostgres !== null)("a gateway with a peer listener", { timeout: 240_000 }, () => {
   let cluster: GatewayCluster;
   beforeAll(async () => {
     cluster = await GatewayCluster.open();
   });
   afterAll(() => cluster[Symbol.asyncDispose]());
 
-  test("is open although the store goes away before it has said where, which it says with its next beat", async () => {
+  test("opens although the store is unreachable, and publishes its address with the next heartbeat", async () => {
     const former = await cluster.startGateway();
     await cluster.stopGateway(former);
     await cluster.database.query(`

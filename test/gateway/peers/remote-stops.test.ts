@@ -18,7 +18,7 @@ import { waitFor } from "../../support/wait-for.js";
 
 const LONG = { timeout: 240_000 };
 
-describe.skipIf(whyNoPostgres !== null)("what is handed to another gateway", LONG, () => {
+describe.skipIf(whyNoPostgres !== null)("a stop that is handed over to another gateway", LONG, () => {
   let cluster: GatewayCluster;
   let here: ClusterGateway;
   beforeAll(async () => {
@@ -38,7 +38,7 @@ describe.skipIf(whyNoPostgres !== null)("what is handed to another gateway", LON
     return { done: rows.length - waiting, waiting, said };
   };
 
-  test("is carried out when that one is back, and is said to be under way until then", async () => {
+  test("is executed when that gateway is back, and reported as handed over until then", async () => {
     const there = await cluster.startGateway();
     const runId = await startRun(there, "sleep 1000");
     await cluster.stopGateway(there);
@@ -67,7 +67,7 @@ describe.skipIf(whyNoPostgres !== null)("what is handed to another gateway", LON
     expect(said.filter((outcome) => outcome !== null)).toHaveLength(done);
   });
 
-  test("goes by the id of the request, which belongs to one run", async () => {
+  test("is idempotent by the id of the request, which belongs to one run", async () => {
     const there = await cluster.startGateway();
     const [one, other] = [await startRun(there, "sleep 1000"), await startRun(there, "sleep 1000")];
     const kill = (runId: string) => here.client.kill({ params: { runId }, body: { requestId: "req-same" } });
@@ -80,7 +80,7 @@ describe.skipIf(whyNoPostgres !== null)("what is handed to another gateway", LON
     expect(await here.client.getRun({ params: { runId: other } })).toMatchObject({ state: "running" });
   });
 
-  test("is acknowledged as it is when the run has ended meanwhile", async () => {
+  test("is acknowledged as ended-before when the run has ended meanwhile", async () => {
     const there = await cluster.startGateway();
     const [go, done] = [join(there.home, "go"), join(there.home, "done")];
     const runId = await startRun(there, `until [ -e ${go} ]; do sleep 0.05; done; echo >${done}; exit 3`);
@@ -94,7 +94,7 @@ describe.skipIf(whyNoPostgres !== null)("what is handed to another gateway", LON
     expect(await localCopy(runId)).toMatchObject({ done: 1, said: [null, "ended-before"] });
   });
 
-  describe("survives the death of", () => {
+  describe("survives the kill of", () => {
     let asked: ClusterProcess;
     let there: ClusterProcess;
     beforeAll(async () => {
@@ -104,7 +104,7 @@ describe.skipIf(whyNoPostgres !== null)("what is handed to another gateway", LON
       await Promise.all([asked, there].map((each) => each.client.stop({ body: { runs: "terminate" } })));
     });
 
-    test("either, at any moment: carried out, and acknowledged once", async () => {
+    test("either gateway at any moment: executed, and acknowledged once", async () => {
       const stranger = await startRun(there, "sleep 1000");
       for (const [whom, afterMs] of [
         ["there", 0],
@@ -135,7 +135,7 @@ describe.skipIf(whyNoPostgres !== null)("what is handed to another gateway", LON
       await there.client.kill({ params: { runId: stranger } });
     });
 
-    test("the one whose output is being read: who comes back goes on where it was", async () => {
+    test("the gateway whose output is followed: a reconnected viewer continues at its offset", async () => {
       const bytes = 4_000_000;
       const half = bytes / 2;
       const line = "0123456789abcdef\n";

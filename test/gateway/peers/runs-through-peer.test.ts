@@ -13,7 +13,7 @@ import { waitFor } from "../../support/wait-for.js";
 
 const LONG = { timeout: 240_000 };
 
-describe.skipIf(whyNoPostgres !== null)("through another state directory's gateway", LONG, () => {
+describe.skipIf(whyNoPostgres !== null)("through the gateway of another state directory", LONG, () => {
   let cluster: GatewayCluster;
   let here: ClusterGateway;
   let there: ClusterGateway;
@@ -23,7 +23,7 @@ describe.skipIf(whyNoPostgres !== null)("through another state directory's gatew
   });
   afterAll(() => cluster[Symbol.asyncDispose]());
 
-  test("a run is stopped, by its own gateway, in the name of who asked", async () => {
+  test("a run is stopped by its own gateway, with the requester as actor", async () => {
     const runId = await startRun(there, "sleep 1000");
     const answer = await here.client.kill({ params: { runId }, body: { reason: "enough" } });
     expect(answer).toMatchObject({
@@ -40,7 +40,7 @@ describe.skipIf(whyNoPostgres !== null)("through another state directory's gatew
     expect(again).toMatchObject({ outcome: "ended-before", command: null });
   });
 
-  test("a terminal is typed into and shows what comes of it, both ways", async () => {
+  test("a terminal takes input and shows output, in both directions", async () => {
     const runId = await startRun(there, 'stty -echo; while read word; do echo "<$word>"; done', {
       pty: true,
     });
@@ -62,7 +62,7 @@ describe.skipIf(whyNoPostgres !== null)("through another state directory's gatew
     expect(viewer.said.at(-1)).toMatchObject({ type: "ended", record: { state: "exited" } });
   });
 
-  test("what a program does not read is not piled up without end, and whoever types is told", async () => {
+  test("unread input of a program is limited, and the writer gets an error", async () => {
     const runId = await startRun(there, "sleep 1000", { stdin: "pipe" });
     const viewer = new RunViewer(here, runId);
     await waitFor("attached", () => viewer.said.length > 0, 15_000);
@@ -70,7 +70,7 @@ describe.skipIf(whyNoPostgres !== null)("through another state directory's gatew
     for (let sent = 0; sent < 48; sent++) viewer.socket.send(piece);
     await waitFor("told", () => viewer.said.some(({ type }) => type === "refused"), 30_000);
     expect(viewer.said.find(({ type }) => type === "refused")).toMatchObject({
-      message: expect.stringContaining("bytes of input wait for the program"),
+      message: expect.stringContaining("bytes of input already wait for the program"),
     });
     const write = here.client.write({ params: { runId }, body: { text: "more" } });
     expect(await errorOf(write)).toMatchObject({ code: "STDIN_FULL" });
@@ -81,7 +81,7 @@ describe.skipIf(whyNoPostgres !== null)("through another state directory's gatew
     expect(await viewer.closed).toBe(1000);
   });
 
-  test("output passes byte for byte, however much", async () => {
+  test("output of any size passes unchanged", async () => {
     const bytes = 6_000_000;
     const runId = await startRun(there, `yes 0123456789abcdef | head -c ${bytes}; sleep 1000`);
     const viewer = new RunViewer(here, runId);
@@ -107,7 +107,7 @@ describe.skipIf(whyNoPostgres !== null)("through another state directory's gatew
     await here.client.kill({ params: { runId }, body: { graceMs: 0 } });
   });
 
-  test("an end is waited for, and an ended run's output is still there", async () => {
+  test("a caller can wait for an end, and read the output of an ended run", async () => {
     const runId = await startRun(there, "sleep 0.5; echo last; exit 3");
     const { output } = await here.client.poll({ params: { runId }, query: { waitMs: 15_000 } });
     expect(output[0]?.text).toBe("last\n");
@@ -119,13 +119,13 @@ describe.skipIf(whyNoPostgres !== null)("through another state directory's gatew
     });
   });
 
-  test("what is removed is stopped where it runs", async () => {
+  test("a removed run is stopped on its host", async () => {
     const runId = await startRun(there, "sleep 1000");
     expect(await here.client.remove({ params: { runId } })).toEqual({ runId, stopping: true });
     expect((await waitForRunEnd(there.client, runId)).exit?.reason).toBe("manual-cancel");
   });
 
-  test("what cannot be used is refused by the gateway that would use it, in the same words", async () => {
+  test("bad input is refused by the run's gateway with the same message", async () => {
     const runId = await startRun(there, "sleep 1000");
     const ask = (body: object) =>
       here.client.sendKeys({ params: { runId }, body: body as { keys: string[] } });

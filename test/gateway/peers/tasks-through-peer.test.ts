@@ -77,7 +77,7 @@ describe.skipIf(whyNoPostgres !== null)(
   "tasks of two gateways on one PostgreSQL",
   { timeout: 900_000 },
   () => {
-    test("each end is received once; what one does is seen, followed and cancelled through the other", async () => {
+    test("each end is notified once; tasks of one gateway are seen, followed and cancelled through the other", async () => {
       await using cluster = await GatewayCluster.open();
       const { url, received } = await startHttpReceiver();
       const config = configFor(url);
@@ -175,7 +175,7 @@ describe.skipIf(whyNoPostgres !== null)(
       },
     );
 
-    test("when the primary is killed while both are sending, and the stand-by promoted, runs continue and every end is told", async () => {
+    test("runs continue and every end is notified when the primary is killed during sends and the stand-by is promoted", async () => {
       const { fleet: cluster, replicated } = await GatewayCluster.replicated();
       await using _fleet = cluster;
       const { url, received } = await startHttpReceiver();
@@ -226,7 +226,7 @@ describe.skipIf(whyNoPostgres !== null)(
       }
     });
 
-    test("what is cancelled through one while the other begins it does not go on, whoever is first", async () => {
+    test("a task cancelled through one gateway while the other starts it does not continue, in any order", async () => {
       await using cluster = await GatewayCluster.open();
       const { url, received } = await startHttpReceiver();
       const config = configFor(url);

@@ -75,7 +75,7 @@ describe.skipIf(whyNoPostgres !== null)("between gateways", LONG, () => {
     return { status: response.statusCode ?? 0, code: body.error?.code ?? "" };
   };
 
-  test("a gateway that reads the store is answered", async () => {
+  test("a gateway of the store gets an answer", async () => {
     expect(await askPeer({})).toEqual({ status: 200, code: "" });
   });
 
@@ -84,7 +84,7 @@ describe.skipIf(whyNoPostgres !== null)("between gateways", LONG, () => {
     expect(await askPeer({ headers })).toEqual({ status: 400, code: "BAD_INPUT" });
   });
 
-  test("nobody else gets through the handshake", async () => {
+  test("a process without the key fails the handshake", async () => {
     const { key } = await rowOf(there);
     const { key: other } = await rowOf(here);
     const [me, target] = [here.gateway.instanceId, there.gateway.instanceId];
@@ -103,7 +103,7 @@ describe.skipIf(whyNoPostgres !== null)("between gateways", LONG, () => {
     await expect(once(bare.end(), "response")).rejects.toThrow();
   });
 
-  test("noise on the port disturbs nobody", async () => {
+  test("garbage on the port affects no peer", async () => {
     const { host, port } = await rowOf(there);
     const noise = ["", "GET / HTTP/1.1\r\n\r\n", "\u0016\u0003\u0001\u0002\u0000", "x".repeat(100_000)];
     const sockets = Array.from({ length: 60 }, (_, at) => {
@@ -117,11 +117,11 @@ describe.skipIf(whyNoPostgres !== null)("between gateways", LONG, () => {
     expect(await askPeer({ headers }).catch(() => ({ status: 431 }))).toMatchObject({ status: 431 });
   });
 
-  test("whoever has the key and no row is refused", async () => {
+  test("a process with the key but without a record is refused", async () => {
     expect(await askPeer({ caller: "in_nobody" })).toEqual({ status: 401, code: "UNAUTHORIZED" });
   });
 
-  test("a peer says for whom it asks, and its word is needed", async () => {
+  test("a peer must name the requester", async () => {
     for (const headers of [
       {},
       { "holdfast-requester": "" },
@@ -132,7 +132,7 @@ describe.skipIf(whyNoPostgres !== null)("between gateways", LONG, () => {
       expect(await askPeer({ headers })).toEqual({ status: 401, code: "UNAUTHORIZED" });
   });
 
-  test("a peer asks about runs, or for a stop, and for nothing else", async () => {
+  test("a peer may use only the routes of runs and ACP sessions", async () => {
     const unasked: readonly (readonly [string, string])[] = [
       ["GET", "/v1/gateway"],
       ["POST", "/v1/gateway/stop"],
@@ -149,7 +149,7 @@ describe.skipIf(whyNoPostgres !== null)("between gateways", LONG, () => {
     expect((await there.client.status()).ready).toBe(true);
   });
 
-  test("what has been passed on is not passed on again", async () => {
+  test("a forwarded request is not forwarded again", async () => {
     const mine = await startRun(here, "sleep 1000");
     expect(await askPeer({ path: `/v1/runs/${mine}/log` })).toEqual({
       status: 502,
@@ -157,7 +157,7 @@ describe.skipIf(whyNoPostgres !== null)("between gateways", LONG, () => {
     });
   });
 
-  test("on any other way in, its word is air", async () => {
+  test("the requester header is ignored on other listeners", async () => {
     const { token } = await here.client.openSession({ body: { key: "nosy" } });
     const asking = request({
       socketPath: here.socketPath,
@@ -175,7 +175,7 @@ describe.skipIf(whyNoPostgres !== null)("between gateways", LONG, () => {
     expect(refused.statusCode).toBe(401);
   });
 
-  test("a session sees its own across gateways, and nothing else", async () => {
+  test("a session sees only its own runs across gateways", async () => {
     const { token } = await here.client.openSession({
       body: { key: "owner", execRules: [{ effect: "allow" }] },
     });
@@ -208,7 +208,7 @@ describe.skipIf(whyNoPostgres !== null)("between gateways", LONG, () => {
     });
   });
 
-  test("a gateway that is not to be reached is named, and when it was last heard of", async () => {
+  test("an unreachable gateway is named with its last heartbeat", async () => {
     const silent = createServer(() => {}).listen(0, "127.0.0.1");
     await once(silent, "listening");
     const { instanceId } = there.gateway;

@@ -30,7 +30,7 @@ acp = { argv = ["mine", ${JSON.stringify(script)}] }
   ),
 });
 
-test("which program a session's rules are asked about is decided by the PATH that its agent will have", async () => {
+test("a session's rules judge the program that the agent's PATH finds", async () => {
   const { token } = await gatewayFixture.client.openSession({
     body: { key: "bound", execRules: [{ effect: "allow", executable: "true" }, { effect: "deny" }] },
   });
@@ -39,7 +39,7 @@ test("which program a session's rules are asked about is decided by the PATH tha
   expect((await gatewayFixture.client.listRuns({ query: { all: "1" } })).runs).toEqual([]);
 });
 
-test("a program that a session names by its own PATH is not started again by another's", async () => {
+test("a program found by a session's own PATH is not started again by another PATH", async () => {
   const { token } = await gatewayFixture.client.openSession({
     body: { key: "free", execRules: [{ effect: "allow" }] },
   });
@@ -56,7 +56,7 @@ test("a program that a session names by its own PATH is not started again by ano
   }
 });
 
-test("an agent has whatever its entry sets", async () => {
+test("an agent has the variables of its entry", async () => {
   const body = { agent: "mine", cwd, key: "operator's", prompt: "echo $NODE_OPTIONS", wait: true };
   const { turn } = await gatewayFixture.client.acpSpawn({ body });
   expect(turn?.text).toContain("--no-warnings");

@@ -8,7 +8,7 @@ const agent = fileURLToPath(new URL("../../support/agents/programs/scripted-agen
 const argv = [process.execPath, agent];
 const cwd = process.cwd();
 
-test("what is asked again with the same turn is done once, also when its session is closed by then", async () => {
+test("a repeated spawn with the same turn id is done once, also after its session was closed", async () => {
   const { client } = gatewayFixture;
   const turnId = newTurnId();
   const body = { argv, cwd, key: "once", mode: "run", prompt: "hello", turnId, wait: true } as const;
@@ -22,7 +22,7 @@ test("what is asked again with the same turn is done once, also when its session
   expect((await client.acpList({})).sessions).toEqual([]);
 });
 
-test("a prompt, too; but no other session's", async () => {
+test("a repeated prompt with the same turn id is done once, and only in its session", async () => {
   const { client } = gatewayFixture;
   const [one, other] = await Promise.all(
     ["one", "other"].map(

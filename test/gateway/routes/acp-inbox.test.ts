@@ -24,7 +24,7 @@ function spawnEcho(client: GatewayClient, home: string, body: object = {}) {
 }
 
 test(
-  "messages over a gateway that is killed again and again: each is heard once, in its order, and acknowledged",
+  "each message is delivered once, in order, and acknowledged when the gateway is killed repeatedly",
   { timeout: 120_000 },
   async () => {
     const home = await temporaryHomeWithBystander();

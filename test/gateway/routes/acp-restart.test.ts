@@ -33,7 +33,7 @@ async function allUpdates(client: GatewayClient, id: string): Promise<ResponseOf
 }
 
 test(
-  "a gateway killed at any moment of a turn, again and again: it completes once, no update lost or doubled",
+  "a turn completes once, without lost or doubled updates, when its gateway is killed repeatedly",
   { timeout: 600_000 },
   async () => {
     const home = await temporaryHomeWithBystander();
@@ -76,7 +76,7 @@ test(
 );
 
 test(
-  "a gateway killed while it reads, writes and runs for an agent, and while a command is waited for: each is done and answered once",
+  "file and terminal requests of an agent are done and answered once when the gateway is killed during them",
   { timeout: 120_000 },
   async () => {
     const home = await temporaryHomeWithBystander();
@@ -148,7 +148,7 @@ test(
 );
 
 test(
-  "an agent that ends while no gateway is there: interrupted; the queue goes on; a closing is finished",
+  "an agent that ends while no gateway runs is interrupted; its queue continues; a close is finished",
   { timeout: 60_000 },
   async () => {
     const home = await temporaryHomeWithBystander();
@@ -186,7 +186,7 @@ test(
 );
 
 test(
-  "a gateway that drains waits for turns, not for agents; the next has them",
+  "a draining gateway waits for turns, not for agents; the next gateway resumes them",
   { timeout: 60_000 },
   async () => {
     const home = await temporaryHomeWithBystander();
@@ -211,7 +211,7 @@ test(
   },
 );
 
-test("a gateway that terminates its runs leaves nothing of its agents", { timeout: 60_000 }, async () => {
+test("a gateway that terminates its runs leaves no process of its agents", { timeout: 60_000 }, async () => {
   const home = await temporaryHomeWithBystander();
   const first = await startGatewayProcess(home);
   await first.client.acpSpawn({

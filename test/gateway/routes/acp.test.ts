@@ -17,7 +17,7 @@ const gatewayFixture = gatewayForFile({ config });
 const cwd = process.cwd();
 type Update = ResponseOf<"acpWatch">["updates"][number];
 
-test("spawn, prompt, updates, end of the turn, close: through the gateway, and nothing is left", async () => {
+test("spawn, prompt, updates, end of the turn and close work through the gateway, and no process is left", async () => {
   const { client } = gatewayFixture;
   const argv = misbehavingAgent("long-turn");
   const { session, created } = await client.acpSpawn({ body: { argv, cwd, key: "first" } });
@@ -65,7 +65,7 @@ test("spawn, prompt, updates, end of the turn, close: through the gateway, and n
   });
 });
 
-test("a session sees and steers what is below it, and nothing else; what it may not execute it may not spawn", async () => {
+test("a session sees and steers only its descendants, and may spawn only what it may execute", async () => {
   const { client } = gatewayFixture;
   const parent = await client.openSession({
     body: {
@@ -122,7 +122,7 @@ test("a session sees and steers what is below it, and nothing else; what it may 
   expect(await waitForRunEnd(client, session.runId ?? "")).toMatchObject({ emptiness: "proven" });
 });
 
-test("a session that is there is not taken for one with other permissions than were asked for", async () => {
+test("an existing session with other permissions than requested is refused", async () => {
   const { client } = gatewayFixture;
   const body = { argv: shellAgent(), cwd, key: "careless", permissions: "approve-all" } as const;
   const { session } = await client.acpSpawn({ body });
@@ -139,7 +139,7 @@ test("a session that is there is not taken for one with other permissions than w
   await client.acpClose({ params: { id: "careless" } });
 });
 
-test("an agent is offered what the catalogue says, or the operator instead; a session cannot say", async () => {
+test("client capabilities come from the catalogue or the operator; a session cannot set them", async () => {
   const { client } = gatewayFixture;
   const methods = ["fs/read_text_file", "fs/write_text_file", "terminal/create"];
   const prompt = JSON.stringify(methods.map((method) => [method, {}]));

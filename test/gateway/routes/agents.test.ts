@@ -33,7 +33,7 @@ async function said(id: string): Promise<string[]> {
 }
 
 describe.each(CLI_OUTPUTS)("an agent that speaks %s", (dialect) => {
-  test("answers, and can be gone on with by any of its session's names", async () => {
+  test("answers, and can be resumed by each name of its session", async () => {
     const first = await run(dialect, "hello");
     const { session } = first;
     expect(first.result).toMatchObject({ text: "you said: hello", error: null });
@@ -79,7 +79,7 @@ describe.each(CLI_OUTPUTS)("an agent that speaks %s", (dialect) => {
     });
   });
 
-  test("that fails says why, in its own words, and so does the history", async () => {
+  test("that fails gives its reason, also in the history", async () => {
     const failed = await run(dialect, "fail");
     expect(failed.failure).toBe("exit-code");
     expect(failed.result?.error).toContain(
@@ -96,7 +96,7 @@ describe.each(CLI_OUTPUTS)("an agent that speaks %s", (dialect) => {
   });
 });
 
-test("what an agent leaves behind is swept, and its answer stands", async () => {
+test("processes that an agent leaves are stopped, and its answer is kept", async () => {
   const { run: record, result } = await run("codex", "leave");
   expect(result).toMatchObject({ text: "you said: leave", error: null });
   expect(record).toMatchObject({ exit: { reason: "exit", code: 0 }, emptiness: "proven" });
@@ -104,7 +104,7 @@ test("what an agent leaves behind is swept, and its answer stands", async () => 
   expect(await findProcessesOfRun(record.runId)).toEqual([]);
 });
 
-test("a session takes one prompt at a time; in the background its answer is there when it has ended", async () => {
+test("a session accepts one prompt at a time; in the background its answer is recorded at the end", async () => {
   const gate = join(gatewayFixture.home, "gate");
   const {
     run: working,
@@ -134,7 +134,7 @@ test("a session takes one prompt at a time; in the background its answer is ther
   });
 });
 
-test("asked for again, a run that goes on is answered by itself, once", async () => {
+test("a repeated request for a running prompt gets the answer of the first run, once", async () => {
   const gate = join(gatewayFixture.home, "gate of the same");
   const ask = () =>
     gatewayFixture.client.runAgent({
@@ -155,7 +155,7 @@ test("asked for again, a run that goes on is answered by itself, once", async ()
   expect(await said(session.id)).toEqual(["user: wait", "agent: done"]);
 });
 
-test("the id of another's run is taken: nothing is said, and nothing of that run is learned", async () => {
+test("the id of another session's run is refused without information about that run", async () => {
   const { run: others } = await run("result", "hello");
   const body = { prompt: "mine", runId: others.runId };
   const asked = gatewayFixture.client.runAgent({ params: { id: "codex" }, body });
@@ -176,7 +176,7 @@ test("two prompts at once in one session: one is refused, and nothing of it is r
   expect(await said(session.id)).toHaveLength(4);
 });
 
-test("a prompt whose command cannot be started is answered with that", async () => {
+test("a prompt whose command cannot be started gets the failure as its answer", async () => {
   const missing = await gatewayFixture.client
     .runAgent({
       params: { id: "codex" },
@@ -191,14 +191,14 @@ test("a prompt whose command cannot be started is answered with that", async () 
   expect(missing).toBeDefined();
 });
 
-test("an agent that there is not, and one without such a command", async () => {
+test("an unknown agent, and one without a one-shot command, are refused", async () => {
   expect(await errorOf(run("nobody", "x"))).toMatchObject({ code: "NOT_FOUND" });
   expect(await errorOf(gatewayFixture.client.checkAgent({ params: { id: "nobody" } }))).toMatchObject({
     code: "NOT_FOUND",
   });
 });
 
-test("list shows where the commands lie and executes nothing; check runs them, with a deadline", async () => {
+test("list shows the paths of the commands and executes nothing; check runs them, with a deadline", async () => {
   const before = (await gatewayFixture.client.listRuns({ query: { all: "1", limit: 1_000 } })).runs.length;
   const { agents } = await gatewayFixture.client.listAgents({ query: { path: "/nowhere" } });
   expect(agents.find(({ id }) => id === "codex")).toMatchObject({
@@ -229,7 +229,7 @@ test("list shows where the commands lie and executes nothing; check runs them, w
   ]);
 });
 
-test("a program that said its version and does not end does not work", () => {
+test("a program that prints its version and does not end fails the check", () => {
   const piece = {
     stream: "stdout",
     offset: 0,
@@ -245,7 +245,7 @@ test("a program that said its version and does not end does not work", () => {
 });
 
 describe("for a session", () => {
-  test("an agent's session is its child: in its sandbox, under its rules, seeing no more than it", async () => {
+  test("an agent's session is its child: with its exec rules, and at most its visibility", async () => {
     const execRules = [{ effect: "allow" as const, executable: process.execPath }];
     const { token, session: parent } = await gatewayFixture.client.openSession({
       body: { key: "boss", agentId: "planner", visibility: "self", sandboxed: true, execRules },
@@ -266,7 +266,7 @@ describe("for a session", () => {
     expect(asked).toMatchObject({ fromSessionId: parent.id, actor: "session:boss" });
   });
 
-  test("what its rules forbid is not started, nor anything said or opened", async () => {
+  test("a forbidden agent is not started, and no session or message is recorded", async () => {
     const execRules = [{ effect: "deny" as const }];
     const { token } = await gatewayFixture.client.openSession({ body: { key: "bound", execRules } });
     const count = async (): Promise<number> => (await gatewayFixture.client.listSessions()).sessions.length;
@@ -279,7 +279,7 @@ describe("for a session", () => {
     expect(await count()).toBe(before);
   });
 
-  test("another's session cannot be gone on with: it looks as if it were not there", async () => {
+  test("the session of another cannot be resumed: it is not found", async () => {
     const { session, result } = await run("codex", "hello");
     const execRules = [{ effect: "allow" as const }];
     const { token } = await gatewayFixture.client.openSession({ body: { key: "curious", execRules } });
@@ -287,7 +287,7 @@ describe("for a session", () => {
     for (const name of [session.id, session.key, result?.agentSessionId ?? "", "missing"])
       expect(await ask(name)).toEqual({
         code: "NOT_FOUND",
-        message: `there is no session ${name} of codex to go on with`,
+        message: `there is no session ${name} of codex`,
       });
     expect(await ask("last")).toMatchObject({ code: "NOT_FOUND" });
     const own = await run("codex", "mine", {}, gatewayFixture.as(token));
@@ -311,7 +311,7 @@ async function openGatewayHome() {
   return { home, start, stop: async () => gateway?.stop() };
 }
 
-test("a gateway that goes while the agent works: the next one records its answer, once", async () => {
+test("the answer of an agent whose gateway stops is recorded once by the next gateway", async () => {
   const { home, start, stop } = await openGatewayHome();
   const client = await start();
   const ask = (gate: string) =>
@@ -345,7 +345,7 @@ test("a gateway that goes while the agent works: the next one records its answer
   }
 });
 
-test("a gateway that goes before the agent has all of its prompt: the next one gives it the rest", async () => {
+test("the rest of a prompt whose gateway stops is sent by the next gateway", async () => {
   const { start, stop } = await openGatewayHome();
   const prompt = `${"long ".repeat(180_000)}end`;
   const body = { prompt, background: true };

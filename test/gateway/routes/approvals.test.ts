@@ -47,7 +47,7 @@ async function allow(id: string): Promise<string> {
   return questionLines(parts).join("\n");
 }
 
-test("a question does not hide code behind what looks like a header", async () => {
+test("a question does not hide code behind text that looks like a header", async () => {
   const { client, id } = await session("hiding");
   const answer = client.exec({ body: shellCommand("echo Cookie: a; echo and more") });
   const approval = await asked(id);
@@ -154,7 +154,7 @@ test("only the operator reads a question", async () => {
   await answer;
 });
 
-test("nothing is added to input that was shown as all of it", async () => {
+test("nothing is appended to input that was shown as the whole input", async () => {
   const { client, id } = await session("more-input");
   // More than a pipe and the anchor hold: it waits here while the shell sleeps.
   const input = `sleep 1\n# ${"x".repeat(1_000_000)}\n`;
@@ -169,7 +169,7 @@ test("nothing is added to input that was shown as all of it", async () => {
   expect(outputText(await answer)).toBe("");
 });
 
-test("nothing is put before input that was shown as all of it", async () => {
+test("nothing is inserted before input that was shown as the whole input", async () => {
   const { client, id } = await session("earlier-input");
   const runId = newRunId();
   const answer = client.exec({ body: { argv: ["sh"], input: "echo shown\n", runId } });

@@ -118,7 +118,7 @@ const unseen: typeof bypasses = [
 ];
 
 test.each(bypasses)(
-  "%o runs another program with %o, for whom the operator lets",
+  "%o runs another program with %o if the operator allows that",
   async (argv, variables) => {
     const body = { argv: [...argv], cwd: repository, env: variables, allowEnv: Object.keys(variables) };
     await gatewayFixture.client.exec({ body });
@@ -144,7 +144,7 @@ describe.each([...bypasses, ...unseen])("%o is allowed, %o is not:", (argv, vari
   });
 });
 
-describe("which program a rule means", () => {
+describe("the program of a rule", () => {
   test.each<[string, readonly string[], object]>([
     ["a relative path", ["./git"], { cwd: planted }],
     ["a longer relative path", ["planted/git"], { cwd: work }],
@@ -167,7 +167,7 @@ describe("which program a rule means", () => {
     expect(existsSync(canary)).toBe(false);
   });
 
-  test("a rule with a path means this path, by whatever link its directory is reached", async () => {
+  test("a rule with a path applies to this path, also through links of its directory", async () => {
     const link = join(work, "link");
     await symlink(operator, link);
     for (const place of [operator, link]) {
@@ -181,7 +181,7 @@ describe("which program a rule means", () => {
     await rm(link);
   });
 
-  test("another name of the same file is another program, unless the rule says what it is called as", async () => {
+  test("another name of the same file is another program, unless the rule gives argv0", async () => {
     const other = join(operator, "other");
     await symlink("/bin/sh", other);
     const { client } = await session(allow("other", "-c", "..."));
@@ -202,7 +202,7 @@ describe("which program a rule means", () => {
     await rm(other);
   });
 
-  test("a rule that denies means the file by every name and link", async () => {
+  test("a deny rule applies to the file by every name and link", async () => {
     const { client } = await session([{ effect: "deny", executable: "touch" }, { effect: "allow" }]);
     await symlink("/usr/bin/touch", join(planted, "innocent"));
     for (const name of ["touch", "/usr/bin/touch", join(planted, "innocent"), "./innocent"])
@@ -215,7 +215,7 @@ describe("which program a rule means", () => {
   test.each([
     ["file", 0o755, 0o777],
     ["directory", 0o777, 0o755],
-  ])("a %s that others may write is allowed by no rule", async (what, directoryMode, fileMode) => {
+  ])("a %s that other users may write is allowed by no rule", async (what, directoryMode, fileMode) => {
     const open = join(work, `open-${what}`);
     await mkdir(open);
     await program(join(open, "tool"), touch);
@@ -284,7 +284,7 @@ describe("the environment of a judged command", () => {
       expect([name, environment.get(name)]).not.toEqual([name, value]);
   });
 
-  test("has a variable that is not listed if the operator, to whom the question names it, allows that", async () => {
+  test("has an unlisted variable if the operator allows it; the question names it", async () => {
     const { client, id } = await session([{ effect: "ask", executable: "env" }, { effect: "deny" }]);
     const answer = printed(client, {
       environment: { UNLISTED: "one", LANG: "C" },
@@ -332,7 +332,7 @@ describe("agents that a session starts", () => {
     expect(existsSync(canary)).toBe(false);
   });
 
-  test("agents check: nothing of the session's PATH is looked at or executed", async () => {
+  test("agents check: nothing on the session's PATH is searched or executed", async () => {
     const { client } = await session(allow("helper", "--version"));
     const { checks } = await client
       .checkAgent({ params: { id: "helper" }, body: { environment: { PATH: ownPath } } })

@@ -29,17 +29,17 @@ test("a foreground run answers with its exit code and both outputs", async () =>
   expect(answer.output.every(({ ended, skipped }) => ended && skipped === 0)).toBe(true);
 });
 
-test("success is no failure", async () => {
+test("a successful run has no failure", async () => {
   const answer = await gatewayFixture.client.exec({ body: { argv: ["true"] } });
   expect(answer).toMatchObject({ running: false, failure: null, run: { exit: { code: 0 } } });
 });
 
-test("a run that dies by a signal says which", async () => {
+test("a run that ends by a signal names it", async () => {
   const answer = await gatewayFixture.client.exec({ body: shellCommand("kill -TERM $$") });
   expect(answer).toMatchObject({ failure: "signal", run: { exit: { reason: "signal", signal: "SIGTERM" } } });
 });
 
-test("what cannot be started is told apart: not found, not executable", async () => {
+test("not found and not executable are different failures", async () => {
   const file = join(gatewayFixture.home, "plain.txt");
   await writeFile(file, "text");
   await chmod(file, 0o600);
@@ -49,7 +49,7 @@ test("what cannot be started is told apart: not found, not executable", async ()
   expect(plain).toMatchObject({ running: false, failure: "not-executable", run: { state: "exited" } });
 });
 
-test("a missing working directory is told apart from a missing command, by name", async () => {
+test("a missing working directory and a missing command are different failures", async () => {
   const cwd = join(gatewayFixture.home, "no-such-directory");
   const { failure, run } = await gatewayFixture.client.exec({ body: { argv: ["true"], cwd } });
   expect(failure).toBe("cwd-not-found");
@@ -58,7 +58,7 @@ test("a missing working directory is told apart from a missing command, by name"
   expect(file.failure).toBe("cwd-not-found");
 });
 
-test("limits are kept, and one that cannot be set or is none is told apart", async ({ skip }) => {
+test("limits are enforced, and an unknown limit is bad input", async ({ skip }) => {
   const bad = gatewayFixture.client.exec({ body: { argv: ["true"], limits: { pids: 0 } } });
   expect(await errorOf(bad)).toMatchObject({ code: "BAD_INPUT", message: expect.stringContaining("pids") });
   if (whyNoLimits !== null) skip(whyNoLimits);
@@ -90,12 +90,12 @@ test("a limit that cannot be set is a failure of its own kind, and nothing runs"
 test.for([
   ["overall-timeout", { timeoutMs: 150 }],
   ["no-output-timeout", { noOutputTimeoutMs: 150 }],
-] as const)("%s ends a run, and is named", async ([failure, limits]) => {
+] as const)("%s ends a run, and is its failure", async ([failure, limits]) => {
   const answer = await gatewayFixture.client.exec({ body: { argv: ["sleep", "60"], graceMs: 0, ...limits } });
   expect(answer).toMatchObject({ running: false, failure, run: { exit: { reason: failure } } });
 });
 
-test("after yieldMs a run goes on in the background, with its output so far", async () => {
+test("after yieldMs a run continues in the background, and the answer has its output so far", async () => {
   const answer = await gatewayFixture.client.exec({
     body: { ...shellCommand("echo early; sleep 0.6; echo late"), yieldMs: 250 },
   });
@@ -120,7 +120,7 @@ test("a background run is answered at once", async () => {
   });
 });
 
-test.for(["null", "pipe"] as const)("input is all of the input (stdin: %s)", async (stdin) => {
+test.for(["null", "pipe"] as const)("the given input is the whole input (stdin: %s)", async (stdin) => {
   const answer = await gatewayFixture.client.exec({
     body: { argv: ["cat"], stdin, input: "héllo", timeoutMs: 3_000, graceMs: 0 },
   });
@@ -128,11 +128,11 @@ test.for(["null", "pipe"] as const)("input is all of the input (stdin: %s)", asy
   expect(outputText(answer)).toBe("héllo");
 });
 
-test("without input there is none, rather than a wait for it", async () => {
+test("a run without input reads end of file", async () => {
   expect(await gatewayFixture.client.exec({ body: { argv: ["cat"] } })).toMatchObject({ failure: null });
 });
 
-test("environment is the whole of it, env comes on top, cwd and umask hold", async () => {
+test("environment replaces the environment, env adds to it, cwd and umask apply", async () => {
   const answer = await gatewayFixture.client.exec({
     body: {
       ...shellCommand('echo "$A $B ${HOME-none}"; pwd; umask'),
@@ -145,13 +145,13 @@ test("environment is the whole of it, env comes on top, cwd and umask hold", asy
   expect(outputText(answer)).toBe("1 3 none\n/usr\n0077\n");
 });
 
-test("a directory that is not there is a failure to start, not of the gateway", async () => {
+test("a missing directory is a failed start, not a failure of the gateway", async () => {
   const answer = await gatewayFixture.client.exec({ body: { argv: ["true"], cwd: "/nowhere/at/all" } });
   expect(answer.running).toBe(false);
   expect(answer.run.exit?.reason).toBe("spawn-error");
 });
 
-test("a PTY is one, of the size asked for", async () => {
+test("a PTY is a terminal of the requested size", async () => {
   const answer = await gatewayFixture.client.exec({
     body: { argv: ["sh", "-c", "test -t 0 && test -t 1 && stty size"], pty: true, rows: 31, cols: 101 },
   });
@@ -164,14 +164,14 @@ test("a command goes verbatim to a shell on a PTY", async () => {
   expect(outputText(answer)).toBe("c  b\n");
 });
 
-test("merged output comes in the order it was written", async () => {
+test("merged output has the order of the writes", async () => {
   const answer = await gatewayFixture.client.exec({
     body: { ...shellCommand("echo 1; echo 2 >&2; echo 3"), merge: true },
   });
   expect(outputText(answer)).toBe("1\n2\n3\n");
 });
 
-test("of more output than was asked for, the newest comes, and what is missing is stated", async () => {
+test("output beyond maxChars is truncated to the newest part, and the answer says so", async () => {
   const answer = await gatewayFixture.client.exec({ body: { ...shellCommand("seq 1 1000"), maxChars: 9 } });
   const piece = answer.output.find(({ stream }) => stream === "stdout");
   expect(piece).toMatchObject({ text: "999\n1000\n", offset: 3893 - 9, nextOffset: 3893, skipped: 3893 - 9 });
@@ -184,7 +184,7 @@ test("truncation does not split a character", async () => {
   expect(answer.output[0]).toMatchObject({ text: "é", skipped: 6, nextOffset: 8 });
 });
 
-test("truncation is stated also of bytes that are no characters", async () => {
+test("truncation is reported also for bytes that are no characters", async () => {
   const bytes = Buffer.alloc(100, 0xff);
   const read = async (_: string, { offset = 0 }) => ({
     stream: "stdout" as const,
@@ -195,7 +195,7 @@ test("truncation is stated also of bytes that are no characters", async () => {
   expect(piece).toMatchObject({ text: "\uFFFD".repeat(50), offset: 50, skipped: 50, nextOffset: 100 });
 });
 
-test("pieces by offset put together are the whole, whatever they cut through", async () => {
+test("pieces by offset add up to the whole, also if they split characters", async () => {
   const script = `for b in '\\303' '\\251' '\\360\\237' '\\230\\200' 'x' '\\342\\202' '\\254'; do printf "$b"; sleep 0.05; done`;
   const { run } = await gatewayFixture.client.exec({ body: { ...shellCommand(script), background: true } });
   let whole = "";
@@ -211,7 +211,7 @@ test("pieces by offset put together are the whole, whatever they cut through", a
   expect(whole).toBe("é😀x€");
 });
 
-test("a caller that vanishes takes its foreground run with it", async () => {
+test("a waiting caller that disconnects cancels its run", async () => {
   const left = new AbortController();
   const labels = { who: "vanishing" };
   const answer = gatewayFixture.client.exec(
@@ -227,7 +227,7 @@ test("a caller that vanishes takes its foreground run with it", async () => {
   expect(record.exit).toMatchObject({ reason: "manual-cancel", actor: "operator (left)" });
 });
 
-test("a run that has yielded does not mind that its caller vanishes", async () => {
+test("a run that has yielded continues when its caller disconnects", async () => {
   const left = new AbortController();
   const { run } = await gatewayFixture.client.exec(
     { body: { argv: ["sleep", "60"], yieldMs: 10 } },
@@ -241,7 +241,7 @@ test("a run that has yielded does not mind that its caller vanishes", async () =
   });
 });
 
-test("a gateway that stops is no caller that vanishes: its foreground runs stay", async () => {
+test("a stopping gateway leaves the runs whose callers wait", async () => {
   const home = await temporaryHome();
   const first = await openGateway({ home, onEvent: () => undefined });
   const token = (await readOperatorToken(home)) ?? "";
@@ -281,7 +281,7 @@ test.for([
   expect(await count()).toBe(before);
 });
 
-test("input on a PTY ends too", async () => {
+test("input on a PTY has an end", async () => {
   const answer = await gatewayFixture.client.exec({
     body: { argv: ["cat"], pty: true, input: "typed\n", timeoutMs: 3_000, graceMs: 0 },
   });
@@ -289,7 +289,7 @@ test("input on a PTY ends too", async () => {
   expect(outputText(answer)).toContain("typed\n");
 });
 
-test("a program that does not read its input keeps nobody waiting for longer than was asked", async () => {
+test("a program that does not read its input delays the answer no longer than yieldMs", async () => {
   const before = performance.now();
   const body = { argv: ["sleep", "5"], input: "x".repeat(1_048_576), yieldMs: 100, graceMs: 0 };
   const { running, run } = await gatewayFixture.client.exec({ body });
@@ -307,7 +307,7 @@ test("all of a large input arrives", async () => {
   expect(outputText(answer)).toBe("1048576\n");
 });
 
-test("a program that never stops writing is answered for all the same", async () => {
+test("a program that never stops writing does not delay the answer", async () => {
   const before = performance.now();
   const { running, run, output } = await gatewayFixture.client.exec({
     body: { argv: ["yes"], yieldMs: 300, maxChars: 10, graceMs: 0 },
@@ -324,7 +324,7 @@ test("a program that never stops writing is answered for all the same", async ()
 const NOISY = String.raw`printf 'a\033[31mred\033[0m\033]0;title\007\000b\r\nc\rd\342\200\256e\377'`;
 const CLEAN = "ared␀b\nc␍d<U+202E>e�";
 
-test("text of exec and poll has no terminal escapes and no control characters, exactly as that of log", async () => {
+test("text of exec and poll has no terminal escapes and no control characters, like text of log", async () => {
   const answer = await gatewayFixture.client.exec({ body: shellCommand(NOISY) });
   const params = { runId: answer.run.runId };
   const log = await gatewayFixture.client.log({ params, query: { offset: 0 } });

@@ -32,7 +32,7 @@ async function acknowledged(id: string, ids: string[], client = gatewayFixture.c
   return (await client.acknowledgeInbox({ params: { id }, body: { ids } })).acknowledged;
 }
 
-test("what waits is looked at as often as one likes; acknowledged, its task is delivered at once", async () => {
+test("reading an inbox changes nothing; acknowledging a message marks its task as delivered at once", async () => {
   const { id, client } = await opened("script");
   const { task } = await client.createTask({ body: { label: "index", notify: "done_only" } });
   await client.finishTask({
@@ -63,7 +63,7 @@ test("what waits is looked at as often as one likes; acknowledged, its task is d
   });
 });
 
-test("a page is of so many, and of so much; the rest is said to be there", async () => {
+test("a page is limited by count and size, and says that more follows", async () => {
   const { id } = await opened("long");
   const ids = [await said(id, "a"), await said(id, "b".repeat(999_999)), await said(id, "c")];
   const page = async (query: { limit?: number } = {}) => {
@@ -76,7 +76,7 @@ test("a page is of so many, and of so much; the rest is said to be there", async
   expect(await page()).toEqual([ids.slice(1), false]);
 });
 
-test("only the session itself acknowledges, and the operator; not who may see it, nor anybody in one that has ended", async () => {
+test("only the session itself and the operator may acknowledge, and only while the session is open", async () => {
   const parent = await opened("over");
   const child = await opened("under", "over");
   const stranger = await opened("beside");
@@ -84,7 +84,7 @@ test("only the session itself acknowledges, and the operator; not who may see it
   expect(await waiting(child.id, parent.client)).toEqual([message]);
   expect(await errorOf(acknowledged(child.id, [message], parent.client))).toMatchObject({
     code: "BAD_INPUT",
-    message: expect.stringContaining("by itself or the operator") as string,
+    message: expect.stringContaining("itself or the operator") as string,
   });
   const hidden = await errorOf(acknowledged(child.id, [message], stranger.client));
   expect(hidden).toEqual({ code: "NOT_FOUND", message: expect.stringContaining(child.id) as string });
@@ -97,7 +97,7 @@ test("only the session itself acknowledges, and the operator; not who may see it
   expect(await errorOf(acknowledged(child.id, [message]))).toMatchObject({ code: "SESSION_CLOSED" });
 });
 
-test("what a turn has taken is its own; what waits behind it can be read meanwhile, and is no turn then", async () => {
+test("a message in a running turn cannot be acknowledged; a waiting one can, and starts no turn then", async () => {
   const log = join(gatewayFixture.home, "log");
   writeFileSync(log, "");
   const environment = { PATH: process.env["PATH"] ?? "", AGENT_LOG: log };
@@ -124,7 +124,7 @@ test("what a turn has taken is its own; what waits behind it can be read meanwhi
   await gatewayFixture.client.acpClose({ params });
 });
 
-test("what a command was told with its prompt is its own; what did not fit goes on waiting", async () => {
+test("a message in a running prompt cannot be acknowledged; one that did not fit keeps waiting", async () => {
   const hello = { prompt: "hello", yieldMs: 20_000 };
   const { session } = await gatewayFixture.client.runAgent({ params: { id: "codex" }, body: hello });
   const { id } = session;

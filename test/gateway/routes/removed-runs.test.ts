@@ -40,7 +40,7 @@ const sleeping = { argv: ["sleep", "3600"], background: true, graceMs: 0 };
 const ids = async (client: GatewayClient, query: object): Promise<string[]> =>
   (await client.listRuns({ query })).runs.map(({ runId }) => runId);
 
-test("what was removed or cleared stays hidden when another gateway comes, and is still on record", async () => {
+test("removed and cleared runs stay hidden in the next gateway, and keep their records", async () => {
   const { start, stop } = await openGatewayHome();
   const client = await start();
   const { run: removed } = await client.exec({ body: sleeping });
@@ -63,7 +63,7 @@ test("what was removed or cleared stays hidden when another gateway comes, and i
   });
 });
 
-test("a run that was hidden, and whose stop was lost with its gateway, is stopped by the next", async () => {
+test("a hidden run whose stop was lost with its gateway is stopped by the next gateway", async () => {
   const { home, start, stop } = await openGatewayHome();
   const client = await start();
   const { run } = await client.exec({ body: sleeping });
@@ -96,7 +96,7 @@ test("kill and remove reach a run that another supervisor holds", async () => {
     expect((await run.wait()).exit).toMatchObject({ reason: "manual-cancel", actor: "operator" });
 });
 
-test("a session clears its own ended runs, and nobody else's", async () => {
+test("a session clears only its own ended runs", async () => {
   const { home, start } = await openGatewayHome();
   const client = await start();
   const rules = { execRules: [{ effect: "allow" as const }] };

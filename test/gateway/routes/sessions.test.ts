@@ -6,7 +6,7 @@ import { waitFor } from "../../support/wait-for.js";
 const gatewayFixture = gatewayForFile();
 const cwd = process.cwd();
 
-test("an ACP session tells its state, its turn, its queue and its questions; its history has them in order", async () => {
+test("the status of an ACP session has its state, turn, queue and permission requests; its history has them in order", async () => {
   const { client } = gatewayFixture;
   const params = { id: "told" };
   await client.acpSpawn({ body: { argv: shellAgent(), cwd, key: "told", prompt: "echo one", wait: true } });
@@ -59,7 +59,7 @@ test("an ACP session tells its state, its turn, its queue and its questions; its
   });
 });
 
-test("what a session starts is its child, seen by it and by nobody beside it; a command's history is its runs", async () => {
+test("a session started by another is its child, visible only to its parent; the history of a command session is its runs", async () => {
   const { client } = gatewayFixture;
   const execRules = [{ effect: "allow" as const }];
   const parent = await client.openSession({ body: { key: "parent", execRules } });

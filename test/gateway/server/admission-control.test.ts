@@ -46,7 +46,7 @@ test("sessions' work is paced while the operator's work is under way, and starts
   expect(started).toEqual(["one"]);
 });
 
-test("work of the operator that takes long holds up no session", async () => {
+test("long work of the operator delays no session", async () => {
   const admission = new AdmissionControl({ paceMs: 60_000 });
   void admission.run(operator, never);
   expect(await admission.run(one, async () => "done")).toBe("done");

@@ -88,7 +88,7 @@ const foreign = { status: 403, code: "FOREIGN_ORIGIN" };
 const upgrade =
   "upgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n";
 
-test("the same routes and tokens, by any of this machine's own names", async () => {
+test("the loopback port serves the same routes and tokens under every local name", async () => {
   const to = await port();
   for (const host of [`127.0.0.1:${to}`, `localhost:${to}`, `LOCALHOST:${to}`, `[::1]:${to}`])
     expect(await ask(to, { host, origin: `http://${host}` })).toEqual({ status: 200, code: null });
@@ -98,7 +98,7 @@ test("the same routes and tokens, by any of this machine's own names", async () 
   expect(ran).toEqual({ status: 200, code: null });
 });
 
-test("a name that only resolves to this machine, or another port, is foreign, before any token is looked at", async () => {
+test("a Host with a foreign name or another port is refused before the token is checked", async () => {
   const to = await port();
   for (const host of [
     "",
@@ -116,7 +116,7 @@ test("a name that only resolves to this machine, or another port, is foreign, be
       expect([host, await ask(to, { host, token })]).toEqual([host, foreign]);
 });
 
-test("another page's origin is foreign, on every route, whatever its token", async () => {
+test("the origin of another page is refused on every route, with any token", async () => {
   const to = await port();
   for (const origin of [
     "null",
@@ -138,7 +138,7 @@ test("another page's origin is foreign, on every route, whatever its token", asy
   }
 });
 
-test("a live view is refused to another page, and given to ours", async () => {
+test("a live view is refused to another page and opened for our own", async () => {
   const to = await port();
   const { run } = await gatewayFixture.client.exec({
     body: { argv: ["sleep", "60"], background: true, graceMs: 0 },
@@ -216,7 +216,7 @@ test("a slow or silent connection is closed", async () => {
   await waitFor("they are let go", () => slow.every((socket) => socket.closed || socket.readableEnded));
 });
 
-test("thousands of connections: those beyond the bound are turned away, the rest costs little, the socket answers", async () => {
+test("connections beyond the limit are closed, the others cost little, and the socket answers", async () => {
   const to = await port();
   const before = process.memoryUsage().rss;
   const sockets = Array.from({ length: defaults.connections + 300 }, () => open(to, "GET / HTTP/1.1\r\nx:"));
@@ -233,7 +233,7 @@ test("thousands of connections: those beyond the bound are turned away, the rest
   });
 });
 
-test("IPv6 is served as well; a port that is taken keeps no gateway from its runs", async (context) => {
+test("IPv6 is served; a port in use does not prevent the gateway from starting", async (context) => {
   const news: string[] = [];
   const start = async (address: string) => {
     const home = await temporaryHome();

@@ -6,7 +6,7 @@ const soak = process.env["HOLDFAST_SOAK"] === "1";
 const CLIENTS = 5;
 const EACH = soak ? 200 : 60;
 
-test(`${CLIENTS * EACH} runs from ${CLIENTS} clients at once all end as they should, and none is lost`, async () => {
+test(`${CLIENTS * EACH} runs from ${CLIENTS} clients at once all end with their exit code, and none is lost`, async () => {
   const failed: string[] = [];
   const runIds = await Promise.all(
     Array.from({ length: CLIENTS }, async (_, who) => {

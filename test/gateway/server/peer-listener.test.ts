@@ -74,7 +74,7 @@ test("a connection that sends its handshake byte by byte is closed at the deadli
   await waitFor("both are closed", () => slow.every(({ closed }) => closed), 15_000);
 });
 
-test("connections that have proven themselves are not counted", async () => {
+test("connections after a handshake are not counted", async () => {
   const peers = await listening();
   for (let at = 0; at <= defaults.peerStrangers; at++) await peer(peers, HERE);
 });

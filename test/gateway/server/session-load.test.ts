@@ -146,7 +146,7 @@ test(
 );
 
 test(
-  "a session that asks for everything about runs with large labels leaves the gateway small and the operator served",
+  "a session that requests all runs with large labels leaves the gateway small and the operator served",
   { timeout: 240_000 },
   async () => {
     const home = await temporaryHomeWithBystander();

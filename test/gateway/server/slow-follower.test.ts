@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { setImmediate } from "node:timers/promises";
 import { expect, onTestFinished, test } from "vitest";
 import { UpdateFollower } from "../../../src/acp/turn/update-follower.js";
-import type { AcpHandlerDeps } from "../../../src/gateway/routes/acp.js";
+import type { HandlerDeps } from "../../../src/gateway/routes/deps.js";
 import { createStreamingRoutes } from "../../../src/gateway/server/streaming-routes.js";
 import type { AcpSession, AcpUpdate } from "../../../src/model/acp.js";
 import type { AcpStore } from "../../../src/store/acp/store.js";
@@ -30,18 +30,18 @@ class Flood implements Pick<AcpStore, "getAcpSession" | "listAcpUpdates"> {
 
 async function follow(flood: Flood): Promise<IncomingMessage> {
   const unused = {} as never;
-  const desk = {
+  const deps = {
     store: flood,
     acp: { updates: new UpdateFollower(flood as unknown as AcpStore, () => true) },
     authorizer: { requireSession: async () => ({ id: "s" }), isStillAuthorized: async () => true },
-  } as unknown as AcpHandlerDeps;
-  const special = createStreamingRoutes(unused, unused, desk.authorizer, unused, unused, desk, unused);
+  } as unknown as HandlerDeps;
+  const routes = createStreamingRoutes(deps, unused, unused);
   const gone = new AbortController();
   const requester = { kind: "operator" } as never;
   const server = createServer((request, response) => {
     response.on("close", () => gone.abort());
     const url = new URL(request.url ?? "", "http://localhost");
-    void special(request, response, url, {
+    void routes(request, response, url, {
       ...{ requester, disconnected: gone.signal, enqueue: (work) => work() },
       countStream: () => ({ [Symbol.dispose]: () => undefined }),
     });
@@ -54,7 +54,7 @@ async function follow(flood: Flood): Promise<IncomingMessage> {
   return answer;
 }
 
-test("a follower that does not read is waited for: nothing is read for it, and nothing is lost to it", async () => {
+test("a follower that does not read stops the reading from the store, and loses nothing", async () => {
   const flood = new Flood();
   const answer = await follow(flood);
   for (let seen = 0, calm = 0; calm < 500; calm = flood.read === seen ? calm + 1 : 0) {

@@ -145,7 +145,7 @@ describe("a process that listens in the gateway's place without the token", () =
     ]);
   });
 
-  test("a gateway that does not know the operator's token is not believed to be one", async () => {
+  test("a gateway that does not know the operator's token is not accepted", async () => {
     const impostor = await listenInPlace(
       answering(401, { error: { code: "UNAUTHORIZED", message: "say it" } }),
     );
@@ -235,7 +235,7 @@ describe("a client without the token", () => {
   });
 });
 
-test("a session acts by its token's proof until it is closed, also on a connection that is open", async () => {
+test("a session is authenticated by its token's proof until it is closed, also on an open connection", async () => {
   const { token, session } = await gatewayFixture.client.openSession({ body: { key: "proven" } });
   const own = gatewayFixture.as(token);
   expect((await own.sessionStatus({ params: { id: session.id } })).session.id).toBe(session.id);

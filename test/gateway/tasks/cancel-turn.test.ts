@@ -8,7 +8,7 @@ import { waitFor } from "../../support/wait-for.js";
 const { stage: gatewayFixture, place, userHeard, shown, ended, told, boss } = taskGateway();
 
 describe("an agent's turn that is cancelled", () => {
-  test("of a session: the turn is over, its agent stays, and who asked is told so", async () => {
+  test("of a session: the turn ends, its agent stays, and the requester is notified", async () => {
     const parent = await boss("boss-6");
     const child = { argv: shellAgent(), cwd: place, key: "child-6" };
     await parent.client.acpSpawn({ body: child });
@@ -36,7 +36,7 @@ describe("an agent's turn that is cancelled", () => {
     expect(refused).toMatchObject({ code: "TASK_REFUSED" });
   });
 
-  test("by ending its agent's process: the task says who did it", async () => {
+  test("by ending its agent's process: the task names the actor", async () => {
     const { session } = await gatewayFixture.client.acpSpawn({
       body: { argv: shellAgent(), cwd: place, key: "ended-6", prompt: "sleep 1000", background: true },
     });
@@ -52,7 +52,7 @@ describe("an agent's turn that is cancelled", () => {
     });
   });
 
-  test("of a run: its session ends with it, and nothing is left", async () => {
+  test("of a session with mode run: its session ends with it, and no process is left", async () => {
     const { session } = await gatewayFixture.client.acpSpawn({
       body: {
         argv: shellAgent(),

@@ -12,7 +12,7 @@ import { waitFor } from "../../support/wait-for.js";
 const { stage: gatewayFixture, place, userHeard, shown, ended, told, typesOf, boss } = taskGateway();
 
 describe("exec", () => {
-  test("one that speaks and ends at once has a history in order, and nothing in it was refused", async () => {
+  test("of a command that writes and ends at once has its events in order, and no event was refused", async () => {
     for (let times = 0; times < 20; times += 1) {
       const { run } = await gatewayFixture.client.exec({
         body: { ...shellCommand("echo out; echo err >&2; exit 3"), background: true },
@@ -24,7 +24,7 @@ describe("exec", () => {
     }
   });
 
-  test("in the background: recorded before it begins, with its start, its progress, its last lines, and nobody told", async () => {
+  test("in the background is recorded before it starts, with its start, its progress and its last lines, and sends no notification", async () => {
     const gate = join(place, "exec-gate");
     const { run } = await gatewayFixture.client.exec({
       body: {
@@ -53,7 +53,7 @@ describe("exec", () => {
     expect(messages).toEqual([]);
   });
 
-  test("that yields is a task from then on; one that ends before is none", async () => {
+  test("that yields is a task from then on; one that ends before is not", async () => {
     const quick = await gatewayFixture.client.exec({ body: shellCommand("true") });
     expect(await errorOf(shown(quick.run.runId))).toMatchObject({ code: "NOT_FOUND" });
     const slow = await gatewayFixture.client.exec({
@@ -64,7 +64,7 @@ describe("exec", () => {
     expect(await typesOf(slow.run.runId)).toEqual(["created", "started", "ended"]);
   });
 
-  test("that yields while the store cannot be written is answered, and a task as soon as it can", async () => {
+  test("that yields while the store cannot be written is answered, and becomes a task when it can", async () => {
     const full = new StateUnusable("/full", "the disk is full");
     using _ = rejectNextTransaction('insert into "tasks"', full);
     const { run, running } = await gatewayFixture.client.exec({
@@ -86,7 +86,7 @@ describe("exec", () => {
     ],
     ["goes on when its caller is sent away", { origin: userOrigin, yieldMs: 10 }, "done_only", "delivered"],
   ] as const)(
-    "that somebody is to hear of is a task from before it begins, one that %s",
+    "with a notification target is a task before it starts, one that %s",
     async ([, said, policy, delivery], { task: { id } }) => {
       const gate = join(place, `gate-${id}`);
       const runId = newRunId();
@@ -107,7 +107,7 @@ describe("exec", () => {
     },
   );
 
-  test("that ends at the moment when its caller is sent away is told: that caller has no answer", async () => {
+  test("that ends when its caller is disconnected sends a notification: that caller has no answer", async () => {
     const [runId, gate] = [newRunId(), join(place, "sent-away")];
     const { supervisor } = gatewayFixture.gateway;
     const read = supervisor.readOutput.bind(supervisor);
@@ -125,7 +125,7 @@ describe("exec", () => {
     expect(await told(runId, "delivered")).toMatchObject({ status: "succeeded", policy: "done_only" });
   });
 
-  test("that cannot be started has failed; and what is no command is no task", async () => {
+  test("that cannot be started is a failed task; a bad request is no task", async () => {
     const { run, failure } = await gatewayFixture.client.exec({
       body: { argv: ["/nowhere"], background: true },
     });
@@ -138,7 +138,7 @@ describe("exec", () => {
     await gatewayFixture.client.kill({ params: { runId: services.run.runId } });
   });
 
-  test("asked for twice under one id is one task", async () => {
+  test("requested twice under one id is one task", async () => {
     const body = { argv: ["true"], background: true, runId: "run_asked0tw1ce0" };
     await gatewayFixture.client.exec({ body });
     expect(await errorOf(gatewayFixture.client.exec({ body }))).toMatchObject({ code: "RUN_EXISTS" });
@@ -147,7 +147,7 @@ describe("exec", () => {
     expect(tasks.filter(({ runId }) => runId === body.runId)).toHaveLength(1);
   });
 
-  test("named like somebody else's run is refused, and gives no hold of that run", async () => {
+  test("with the id of another session's run is refused, and gives no access to that run", async () => {
     const { client: thief } = await boss("thief");
     const { run } = await gatewayFixture.client.exec({
       body: { argv: ["sleep", "1000"], kind: "service", background: true },
@@ -165,7 +165,7 @@ describe("exec", () => {
     await gatewayFixture.client.kill({ params: { runId } });
   });
 
-  test("asked for again under the id of one that was refused is refused, too: its task has ended", async () => {
+  test("requested again under the id of a refused one is refused: its task has ended", async () => {
     const body = { ...shellCommand("echo fine"), background: true, runId: "run_asked0aga1n0" };
     const wrong = { ...body, env: { HOLDFAST_RUN_ID: "x" } };
     expect(await errorOf(gatewayFixture.client.exec({ body: wrong }))).toMatchObject({ code: "BAD_INPUT" });
@@ -174,7 +174,7 @@ describe("exec", () => {
     expect((await shown(body.runId)).run).toBeNull();
   });
 
-  test("cancelled while it begins: nothing of it is left", async () => {
+  test("cancelled while it starts leaves no process", async () => {
     for (let round = 0; round < 10; round++) {
       const runId = newRunId();
       const starting = gatewayFixture.client.exec({
@@ -192,7 +192,7 @@ describe("exec", () => {
     }
   });
 
-  test("cancelled: until its processes are proven gone, told once, as cancelled", async () => {
+  test("cancelled ends when its processes are proven gone, with one notification, as cancelled", async () => {
     const { run } = await gatewayFixture.client.exec({
       body: { ...shellCommand("sleep 1000 & sleep 1000"), background: true, origin: userOrigin },
     });

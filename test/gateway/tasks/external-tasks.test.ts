@@ -6,8 +6,8 @@ import { waitFor } from "../../support/wait-for.js";
 
 const { stage: gatewayFixture, place, userHeard, shown, told, typesOf, boss } = taskGateway();
 
-describe("another program's work", () => {
-  test("is created once for a name, heard of, finished, and told where its user is", async () => {
+describe("an external task", () => {
+  test("is created once per key, reports progress, is finished, and notifies its user's channel", async () => {
     const body = { label: "nightly", key: "nightly-1", queued: true, origin: userOrigin };
     const { task, created } = await gatewayFixture.client.createTask({ body });
     expect([created, task.status, task.policy]).toEqual([true, "queued", "done_only"]);
@@ -38,7 +38,7 @@ describe("another program's work", () => {
     ]);
   });
 
-  test("that is cancelled hears so at its next heartbeat", async () => {
+  test("that is cancelled gets that answer at its next heartbeat", async () => {
     const { task } = await gatewayFixture.client.createTask({ body: { text: "dig", heartbeatMs: 60_000 } });
     const params = { id: task.taskId };
     expect((await gatewayFixture.client.taskProgress({ params })).stop).toBe(false);
@@ -54,7 +54,7 @@ describe("another program's work", () => {
     ["done_only", ["task.terminal"]],
     ["state_changes", ["task.state", "task.terminal"]],
     ["silent", []],
-  ] as const)("under the policy %s the user hears %j", async ([notify, types]) => {
+  ] as const)("under the policy %s the user gets %j", async ([notify, types]) => {
     const { task } = await gatewayFixture.client.createTask({
       body: { label: `under ${notify}`, notify, origin: userOrigin },
     });
@@ -72,7 +72,7 @@ describe("another program's work", () => {
     );
   });
 
-  test("a policy can be changed on the way, and wrong ones are refused wherever they are said", async () => {
+  test("has a policy that can be changed while it runs; an invalid policy is refused on every route", async () => {
     const { task } = await gatewayFixture.client.createTask({ body: { label: "quiet", origin: userOrigin } });
     const params = { id: task.taskId };
     expect(await gatewayFixture.client.notifyTask({ params, body: { policy: "silent" } })).toMatchObject({

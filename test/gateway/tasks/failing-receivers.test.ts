@@ -37,7 +37,7 @@ async function answering(status: number, headers: OutgoingHttpHeaders = {}): Pro
   return (await startHttpReceiver((_, response) => response.writeHead(status, headers).end())).url;
 }
 
-test("whatever a receiver does, an attempt is bounded, and what came of it is in the task's record", async () => {
+test("an attempt to deliver has a time limit whatever the receiver does, and its result is in the task's record", async () => {
   const home = await temporaryHome();
   const secret = join(home, "secret");
   writeFileSync(secret, `whsec_${Buffer.alloc(32, 7).toString("base64")}`, { mode: 0o600 });

@@ -4,7 +4,7 @@ import { userOrigin, taskGateway } from "../../support/gateway/task-gateway.js";
 
 const { stage: gatewayFixture, place, userHeard, shown, told, boss } = taskGateway();
 
-describe("who is told of work that the operator starts", () => {
+describe("the notification targets of work that the operator starts", () => {
   const agent = { argv: shellAgent(), cwd: place };
   const heardOf = (taskId: string): number => userHeard().filter((each) => each.taskId === taskId).length;
   const newest = async (): Promise<string> => {
@@ -12,7 +12,7 @@ describe("who is told of work that the operator starts", () => {
     return task?.taskId ?? "";
   };
 
-  test("for a user who speaks alone with an agent: the user, there", async () => {
+  test("a user alone with an agent: the user's chat", async () => {
     await gatewayFixture.client.acpSpawn({
       body: { ...agent, key: "alone", prompt: "echo hi", background: true, origin: userOrigin },
     });
@@ -24,7 +24,7 @@ describe("who is told of work that the operator starts", () => {
     expect(await newest()).toBe(id);
   });
 
-  test("in a group, and for a child in the background: its session, whatever is said of the user", async () => {
+  test("a group, and a child in the background: its session, also if the request names the user", async () => {
     const parent = await boss("boss-10");
     for (const body of [
       { ...agent, key: "grouped", prompt: "echo 1", origin: { ...userOrigin, chat: "group" as const } },
@@ -40,7 +40,7 @@ describe("who is told of work that the operator starts", () => {
     }
   });
 
-  test("for a session that has ended meanwhile: nobody, and that is said", async () => {
+  test("a session that was closed meanwhile: none, and the audit reports it", async () => {
     const parent = await boss("boss-11");
     const { run } = await gatewayFixture.client.exec({
       body: { argv: ["sleep", "1000"], background: true, sessionKey: "boss-11", notify: "done_only" },

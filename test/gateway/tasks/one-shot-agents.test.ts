@@ -8,7 +8,7 @@ import { waitFor } from "../../support/wait-for.js";
 const { stage: gatewayFixture, place, shown, ended, told, boss } = taskGateway();
 
 describe("a session's background work", () => {
-  test("by an agent's command is a task of its own session, with the agent's answer as its result", async () => {
+  test("by a one-shot agent is a task of its own session, with the agent's answer as its result", async () => {
     const parent = await boss("boss-4");
     const gate = join(place, "agent-gate");
     const environment = { PATH: process.env["PATH"] ?? "", GATE: gate };
@@ -68,7 +68,7 @@ describe("a session's background work", () => {
     });
   });
 
-  test("of an agent's command is told to that with its next prompt, and delivered when it has answered", async () => {
+  test("of a one-shot agent is in that agent's next prompt, and delivered when it has answered", async () => {
     const first = await gatewayFixture.client.runAgent({
       params: { id: "codex" },
       body: { prompt: "hello" },

@@ -62,7 +62,7 @@ async function allEnded(client: GatewayClient): Promise<readonly Task[]> {
 }
 
 test(
-  "a gateway killed at any moment between the beginning of work and the note that it was told: nothing lost, nothing under two ids",
+  "a gateway killed at any moment between the start of work and the record of its notification loses nothing and uses one id",
   { timeout: 600_000 },
   async () => {
     const { home, received } = await told();
@@ -94,7 +94,7 @@ test(
   },
 );
 
-test("work that ends while no gateway is there gets its true end from the next", async () => {
+test("work that ends while no gateway runs gets its true end from the next gateway", async () => {
   const { home } = await told();
   const first = await startGatewayProcess(home);
   const go = join(home, "go");
@@ -120,11 +120,11 @@ test("work that ends while no gateway is there gets its true end from the next",
   ]);
 });
 
-for (const [who, more, delivery] of [
-  ["nobody is to hear of", {}, "not_applicable"],
-  ["the user is to hear of", { origin }, "delivered"],
+for (const [kind, more, delivery] of [
+  ["without a notification target", {}, "not_applicable"],
+  ["with a notification target", { origin }, "delivered"],
 ] as const)
-  test(`a command that ${who}, whose gateway is killed while its caller still waits, is one task with its true end`, async () => {
+  test(`a command ${kind}, whose gateway is killed while its caller waits, is one task with its true end`, async () => {
     const { home, received } = await told();
     const { client, pid } = await startGatewayProcess(home);
     const [begun, go] = [join(home, "begun"), join(home, "go")];
@@ -136,7 +136,7 @@ for (const [who, more, delivery] of [
     await waitFor("it has begun", () => existsSync(begun));
     killGateway(pid);
     expect(await asked).toMatchObject({ code: "GATEWAY_UNREACHABLE" });
-    // Whoever takes it over twice gives it no second one.
+    // A second recovery creates no second task.
     const second = await startGatewayProcess(home);
     await waitFor(
       "it has a task",
@@ -155,6 +155,6 @@ for (const [who, more, delivery] of [
       return tasks.every((task) => task.delivery === delivery);
     });
     expect(tasks).toMatchObject([{ runtime: "exec", status: "succeeded", summary: "fine" }]);
-    expect(tasks[0]?.label).toContain("echo fine");
+    expect(tasks[0]?.label).toContain(begun);
     expect(received).toHaveLength(delivery === "delivered" ? 1 : 0);
   });

@@ -238,7 +238,7 @@ describe.skipIf(whyNoPostgres !== null)("tasks and messages after the store lost
   );
 
   test(
-    "a message that was being sent is repeated under its id, and marked",
+    "a message that was being sent is sent again under its id, and marked",
     { timeout: 240_000 },
     async () => {
       let client = await begin();

@@ -10,7 +10,7 @@ import { waitFor } from "../../support/wait-for.js";
 const { stage: gatewayFixture, place, userHeard, shown, ended, told, typesOf, boss } = taskGateway();
 
 describe("a session's background work", () => {
-  test("is told to it alone, at its next turn, and delivered when its agent has answered that", async () => {
+  test("is notified only to that session, at its next turn, and delivered when its agent has answered", async () => {
     const parent = await boss("boss-1");
     const before = userHeard();
     const { session, turn } = await parent.client.acpSpawn({
@@ -54,7 +54,7 @@ describe("a session's background work", () => {
     expect(userHeard()).toEqual(before);
   });
 
-  test("that fails is told with why, and without what its agent had said on the way", async () => {
+  test("that fails is notified with the reason, without the agent's partial text", async () => {
     const parent = await boss("boss-2");
     const { turn } = await parent.client.acpSpawn({
       body: {
@@ -80,7 +80,7 @@ describe("a session's background work", () => {
     expect(messages).toHaveLength(1);
   });
 
-  test("that it waits for is a task, and no message is due: it has the answer", async () => {
+  test("that it waits for is a task without a notification: it has the answer", async () => {
     const parent = await boss("boss-3");
     const goOn = join(place, "go-on");
     const { session, turn } = await parent.client.acpSpawn({
@@ -104,6 +104,7 @@ describe("a session's background work", () => {
     expect(named).toMatchObject({ code: "BAD_INPUT" });
     expect(named.message).toContain("may mean several tasks");
     writeFileSync(goOn, "");
+    await ended(second.turnId);
     await ended(third.turnId);
     expect((await shown("its-child", parent.client)).task.turnId).toBe(third.turnId);
     const { tasks } = await parent.client.listTasks({ query: { session: "its-child" } });
@@ -117,7 +118,7 @@ describe("a session's background work", () => {
     await told(id, "parent_missing");
   });
 
-  test("that it waited for, and did not wait long enough, is told after all", async () => {
+  test("that it stopped waiting for is notified", async () => {
     const parent = await boss("boss-12");
     const gate = join(place, "left-gate");
     await parent.client.acpSpawn({ body: { argv: shellAgent(), cwd: place, key: "child-12" } });
@@ -140,7 +141,7 @@ describe("a session's background work", () => {
     expect(await told("child-12", "session_queued")).toMatchObject({ summary: "late", policy: "done_only" });
   });
 
-  test("is told until it is had: a turn that comes to nothing does not count", async () => {
+  test("is notified until a turn succeeds: a failed turn does not count", async () => {
     const parent = await boss("boss-13");
     const { task } = await parent.client.createTask({ body: { label: "index" } });
     const params = { id: task.taskId };
@@ -156,7 +157,7 @@ describe("a session's background work", () => {
     await told(task.taskId, "delivered");
   });
 
-  test("that it asks for by a message is told like a turn; what others say to its child is talk", async () => {
+  test("that it requests by a message is notified like a turn; messages of others to its child are not tasks", async () => {
     const parent = await boss("boss-9");
     const child = { argv: shellAgent("echo"), cwd: place, key: "child-9" };
     await parent.client.acpSpawn({ body: child });
@@ -180,7 +181,7 @@ describe("a session's background work", () => {
     ]);
   });
 
-  test("cannot be silenced by who does it, nor said to be another agent's", async () => {
+  test("cannot be silenced by the session that does it, nor assigned to another agent", async () => {
     const parent = await boss("boss-13");
     const body = { argv: shellAgent(), cwd: place, key: "child-13", prompt: "sleep 1000", background: true };
     await parent.client.acpSpawn({ body });
@@ -198,7 +199,7 @@ describe("a session's background work", () => {
     await parent.client.cancelTask({ params: { id: task.taskId } });
   });
 
-  test("is seen by it and by the operator, and by nobody else: as if there were none", async () => {
+  test("is visible to that session and the operator; to others it does not exist", async () => {
     const parent = await boss("boss-5");
     const stranger = (await gatewayFixture.client.openSession({ body: { key: "stranger-5" } })).token;
     const { run } = await parent.client.exec({ body: { argv: ["sleep", "100"], background: true } });

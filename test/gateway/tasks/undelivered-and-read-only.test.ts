@@ -6,7 +6,7 @@ import { userOrigin, taskGateway } from "../../support/gateway/task-gateway.js";
 
 const { stage: gatewayFixture, userHeard, shown, told, boss } = taskGateway();
 
-test("what cannot be delivered is a dead letter, which an operator can have tried again, or dismiss", async () => {
+test("an operator can retry or dismiss an undeliverable notification", async () => {
   const { task } = await gatewayFixture.client.createTask({
     body: { label: "unheard", origin: { channel: "deaf" } },
   });
@@ -20,7 +20,7 @@ test("what cannot be delivered is a dead letter, which an operator can have trie
   await told(task.taskId, "failed");
   const [message] = (await shown(task.taskId)).messages;
   expect(message).toMatchObject({ status: "failed", attempts: 2 });
-  expect(message?.error).toContain("no Telegram chat is named");
+  expect(message?.error).toContain("has a Telegram chat");
   expect(await gatewayFixture.client.dismissTask({ params })).toMatchObject({
     messages: 1,
     task: { delivery: "not_applicable" },
@@ -29,7 +29,7 @@ test("what cannot be delivered is a dead letter, which an operator can have trie
   expect(await found()).toEqual([]);
 });
 
-test("reading changes nothing, whoever reads", async () => {
+test("reading changes nothing, for the operator and for sessions", async () => {
   const { client: session } = await boss("boss-8");
   const { run } = await session.exec({ body: { argv: ["sleep", "1000"], background: true } });
   const { task } = await shown(run.runId);
@@ -52,7 +52,7 @@ test("reading changes nothing, whoever reads", async () => {
   expect(everything()).not.toEqual(before);
 });
 
-test("hostile words are kept as words", async () => {
+test("hostile text is stored as text", async () => {
   const hostile = "\u001b[2J\0 \ud800 <b>&\u202e' or 1=1; --";
   const { task } = await gatewayFixture.client.createTask({
     body: { label: hostile, text: hostile, origin: userOrigin },

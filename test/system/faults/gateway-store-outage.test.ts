@@ -12,7 +12,7 @@ import { StoreAway } from "../../../src/errors.js";
 import { type Gateway, type GatewayEvent, openGateway } from "../../../src/gateway/gateway.js";
 import { gatewaySocketPath } from "../../../src/home/state-directory.js";
 import { startGateway } from "../../../src/gateway/start.js";
-import { findWaitingGateway } from "../../../src/gateway/store-wait-file.js";
+import { findWaitingGateway } from "../../../src/gateway/gateway-files.js";
 import type { RunEvent } from "../../../src/model/run-event.js";
 import { readOperatorToken } from "../../../src/sessions/requester.js";
 import type { EventGap } from "../../../src/store/runs/event-cursor.js";

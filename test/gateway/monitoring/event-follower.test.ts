@@ -1,19 +1,19 @@
 import { setImmediate } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
-import { StoreAway } from "../../../src/errors.js";
-import { EventFollower } from "../../../src/gateway/server/event-follower.js";
 import { contract } from "../../../src/api/contract.js";
 import { followNdjson } from "../../../src/api/ndjson.js";
+import { StoreAway } from "../../../src/errors.js";
+import { EventFollower } from "../../../src/gateway/monitoring/event-follower.js";
 import type { RunEvent } from "../../../src/model/run-event.js";
-import { newRunEvent } from "../../support/store/run-samples.js";
-import {
-  startPostgresServer,
-  whyNoPostgres,
-  type PostgresDatabase,
-  type PostgresServer,
-} from "../../support/store/postgres-server.js";
 import { gatewayForFile } from "../../support/gateway/real-gateway.js";
 import { scaled } from "../../support/machine-speed.js";
+import {
+  type PostgresDatabase,
+  type PostgresServer,
+  startPostgresServer,
+  whyNoPostgres,
+} from "../../support/store/postgres-server.js";
+import { newRunEvent } from "../../support/store/run-samples.js";
 
 describe("a follower of events", () => {
   const never = new AbortController().signal;
@@ -27,7 +27,7 @@ describe("a follower of events", () => {
   };
   const numbered = (seq: number): RunEvent => ({ ...newRunEvent("r", seq), seq });
 
-  test("looks once per wake-up, and not in between", async () => {
+  test("reads once per wake-up, and not in between", async () => {
     const there = [numbered(1)];
     const listEvents = vi.fn(async ({ after = 0 } = {}) => there.filter(({ seq }) => seq > after));
     const tail = new EventFollower({ listEvents, listScopedEvents, eventsReach });
@@ -43,7 +43,7 @@ describe("a follower of events", () => {
     expect(await second).toMatchObject([{ seq: 2 }]);
   });
 
-  test("misses nothing that is committed, and said, while it looks", async () => {
+  test("misses no event that is committed during a read", async () => {
     const there: RunEvent[] = [];
     const listEvents = vi.fn(async ({ after = 0 } = {}) => {
       const found = there.filter(({ seq }) => seq > after);
@@ -86,7 +86,7 @@ describe("a follower of events", () => {
     expect(scoped).toHaveBeenCalledTimes(2);
   });
 
-  test("ends when it is gone, waiting or not", async () => {
+  test("ends on abort, waiting or not", async () => {
     const gone = new AbortController();
     const tail = new EventFollower({ listEvents: async () => [], listScopedEvents, eventsReach });
     const waiting = next(tail.follow(0, {}, gone.signal));
@@ -111,7 +111,7 @@ describe.skipIf(whyNoPostgres !== null)("a gateway on PostgreSQL", () => {
   });
   const gatewayFixture = gatewayForFile();
 
-  test("tells of another host's events when they come, not when it looks", { timeout: 240_000 }, async () => {
+  test("gets another host's events by notification, not by polling", { timeout: 240_000 }, async () => {
     await using other = await database.open({ name: "other" });
     const events = followNdjson<RunEvent>(gatewayFixture, `${contract.events.path}?follow=1&after=0`);
     const begun = performance.now();

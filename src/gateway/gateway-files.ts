@@ -1,6 +1,8 @@
 import { existsSync, rmSync } from "node:fs";
+import { rename } from "node:fs/promises";
 import { join } from "node:path";
-import { readOwnFileSync, writeOwnFile } from "../home/own-file.js";
+import { readOwnFile, readOwnFileSync, writeOwnFile } from "../home/own-file.js";
+import type { ProcessIdentity } from "../model/process.js";
 
 /** A gateway that owns its runs and does not serve its API yet, because the store is unreachable. */
 export interface WaitingGateway {
@@ -12,12 +14,12 @@ export interface WaitingGateway {
   readonly held: number;
 }
 
-/** A gateway that waits for its store says so in a file, because it does not serve its API yet. */
+/** Records that this gateway waits for its store. It does not serve its API yet. */
 export function writeWaitFile(home: string, waiting: WaitingGateway): void {
   try {
     writeOwnFile(waitFilePath(home), JSON.stringify(waiting));
   } catch {
-    // A full disk is no reason to stop waiting; the log cannot say it either.
+    // A full disk: the gateway waits without the file.
   }
 }
 
@@ -30,7 +32,7 @@ export async function findWaitingGateway(home: string): Promise<WaitingGateway |
   try {
     const waiting = JSON.parse(readOwnFileSync(waitFilePath(home))) as WaitingGateway;
     if (existsSync("/proc/self") && !existsSync(`/proc/${waiting.pid}`)) return null;
-    // Loaded only where there is something to be asked: every command would wait for it.
+    // Loaded only when needed: every command would wait for it.
     const { isInstanceLockFree } = await import("../home/instance-lock.js");
     return (await isInstanceLockFree(join(home, "instances", waiting.instanceId))) ? null : waiting;
   } catch {
@@ -68,4 +70,47 @@ export function describeWaitingGateway({ pid, why, held }: WaitingGateway): stri
 
 function waitFilePath(home: string): string {
   return join(home, "gateway.waiting");
+}
+
+/** `gateway.json` in the instance directory: the gateway process, for when its socket does not answer. */
+const processFilePath = (home: string, instanceId: string): string =>
+  join(home, "instances", instanceId, "gateway.json");
+
+/** The configuration that a gateway runs with; its config file may have changed since. May hold secrets. */
+export const savedConfigPath = (home: string, instanceId: string): string =>
+  join(home, "instances", instanceId, "config.toml");
+
+/** Only for the holder of the instance's lock. */
+export async function writeProcessFile(home: string, instanceId: string): Promise<void> {
+  const self = await inspectOne(process.pid);
+  if (self?.alive === true)
+    await replaceFile(processFilePath(home, instanceId), JSON.stringify(self.identity));
+}
+
+export async function saveConfig(home: string, instanceId: string, text: string): Promise<void> {
+  await replaceFile(savedConfigPath(home, instanceId), text);
+}
+
+/** The recorded process, if it is alive. Null: none was recorded, or it is gone. */
+export async function readLiveProcess(home: string, instanceId: string): Promise<ProcessIdentity | null> {
+  try {
+    const recorded = JSON.parse(await readOwnFile(processFilePath(home, instanceId))) as ProcessIdentity;
+    const found = await inspectOne(recorded);
+    return found?.alive === true && found.matches ? recorded : null;
+  } catch {
+    return null;
+  }
+}
+
+/** The anchor's modules are loaded only here: most commands do not need them. */
+async function inspectOne(wanted: number | ProcessIdentity) {
+  const { findAnchorBinary } = await import("../anchor/binary/find.js");
+  const { inspectProcesses } = await import("../anchor/inspect/processes.js");
+  const [found] = await inspectProcesses(findAnchorBinary(), [wanted], { brief: true });
+  return found;
+}
+
+async function replaceFile(path: string, text: string): Promise<void> {
+  writeOwnFile(`${path}.new`, text);
+  await rename(`${path}.new`, path);
 }

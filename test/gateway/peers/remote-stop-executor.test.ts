@@ -2,7 +2,7 @@ import { setImmediate } from "node:timers/promises";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { LeaseLost, RunNotFound, StateUnusable, SupervisorClosed } from "../../../src/errors.js";
 import { RunLocator } from "../../../src/gateway/peers/locators.js";
-import { RemoteStopExecutor } from "../../../src/gateway/remote-stops/executor.js";
+import { RemoteStopExecutor } from "../../../src/gateway/peers/remote-stops.js";
 import type { RemoteStopResult } from "../../../src/model/gateway.js";
 import type { RemoteStopStore } from "../../../src/store/gateways/store.js";
 import { openSqliteStore } from "../../../src/store/sqlite/open.js";
@@ -61,7 +61,7 @@ function errands(
 const command = () => store.getRemoteStop("req_one");
 const gone = async (): Promise<RunStopResult> => ({ outcome: "gone", survivors: [] });
 
-test("a stop goes by the command's words, and its outcome is noted with an event", async () => {
+test("a remote stop is executed as requested, and its outcome has an event", async () => {
   await errands(gone).poll();
   await waitFor("it is done", async () => (await command())?.doneAt !== null);
   expect(asked).toEqual([{ actor: "operator (enough)", requestId: "req_one", graceMs: 1_500 }]);
@@ -75,7 +75,7 @@ for (const trouble of [
   new Error("anything"),
   new SupervisorClosed("in_there", "it leaves"),
 ])
-  test(`what fails for a while is tried again, not given up: ${trouble.message}`, async () => {
+  test(`a temporary failure is retried: ${trouble.message}`, async () => {
     let tries = 0;
     const desk = errands(async () => {
       tries += 1;
@@ -93,13 +93,13 @@ for (const trouble of [
     expect(problems).toEqual(trouble instanceof SupervisorClosed ? [] : [trouble]);
   });
 
-test("a run that is not there is an answer", async () => {
+test("a stop of an unknown run is acknowledged as failed", async () => {
   await errands(() => Promise.reject(new RunNotFound(runId))).poll();
   await waitFor("it is done", async () => (await command())?.doneAt !== null);
   expect(await command()).toMatchObject({ outcome: "failed", error: `no run ${runId}` });
 });
 
-test("what was carried out and could not be acknowledged is acknowledged later, as it was", async () => {
+test("an executed stop that could not be acknowledged is acknowledged later, with its result", async () => {
   let refuse = true;
   const finishCommand = async (id: string, result: RemoteStopResult): Promise<boolean> => {
     if (refuse) throw new StateUnusable("db", "the database is away");
@@ -123,7 +123,7 @@ test("what was carried out and could not be acknowledged is acknowledged later, 
   expect(stops).toBe(1);
 });
 
-test("it is taken up once however often one looks", async () => {
+test("a remote stop is executed once however often the store is polled", async () => {
   let finish: () => void = () => {};
   const stopping = new Promise<void>((resolve) => (finish = resolve));
   const desk = errands(async () => {

@@ -14,7 +14,7 @@ async function cleaned(): Promise<Record<string, number>> {
   return Object.fromEntries(counts.filter(([, count]) => count > 0));
 }
 
-test("what was cleaned up is counted by how it was killed", async ({ skip }) => {
+test("cleaned-up processes are counted by how they were killed", async ({ skip }) => {
   if (tiers.cgroup.whyNot !== null) skip(tiers.cgroup.whyNot);
   expect(await cleaned()).toEqual({});
 

@@ -1,14 +1,15 @@
 import type { ChannelEntries } from "../../config/channels.js";
 import { defaults } from "../../defaults.js";
 import { BadInput } from "../../errors.js";
+import type { OutboxEntry } from "../../model/outbox.js";
 import type { InteractionMode, SessionRecord } from "../../model/session.js";
 import type { NotifyPolicy } from "../../model/task.js";
 import { type Requester, sessionIdOf } from "../../sessions/requester.js";
 import type { Sessions } from "../../sessions/sessions.js";
+import type { MessageStore } from "../../store/messages/store.js";
 import type { TaskStore } from "../../store/tasks/store.js";
-import { type ReplyOrigin, resultTargets } from "../../tasks/reply-routing.js";
 import type { TaskInput } from "../../tasks/tasks.js";
-import type { StartOptions } from "./background.js";
+import { type ReplyOrigin, resultTargets } from "../../tasks/reply-routing.js";
 
 /** The notification fields of a request. */
 export interface NotifyRequest {
@@ -30,7 +31,7 @@ export interface TargetRequest {
 export function waitingOptions(
   { background, notify }: NotifyRequest & { readonly background: boolean },
   disconnected: AbortSignal,
-): StartOptions {
+): { readonly waiting: AbortSignal | undefined } {
   return { waiting: background || notify !== undefined ? undefined : disconnected };
 }
 
@@ -87,4 +88,42 @@ export async function findCurrentTask(
   const open = await store.listTasks({ childSessionId: requester.session.id, open: true, limit: MAX_TURNS });
   const task = open.find(({ status }) => status === "running") ?? open.at(-1);
   return task?.taskId ?? null;
+}
+
+export type ReadReceiptStore = Pick<MessageStore, "listMessages"> &
+  Pick<TaskStore, "listOutbox" | "acknowledgeOutbox"> & {
+    getSession(id: string): Promise<SessionRecord | null>;
+  };
+
+/** Rows per read. */
+const PAGE_SIZE = 500;
+
+/** Marks messages in inboxes as delivered when they were read, and as undeliverable when their session was closed. */
+export async function acknowledgeReadMessages(store: ReadReceiptStore, sessionId?: string): Promise<void> {
+  const to = sessionId === undefined ? {} : { target: { kind: "session", sessionId } as const };
+  const waiting = { ...to, statuses: ["session_queued"], limit: PAGE_SIZE } as const;
+  let page = await store.listOutbox(waiting);
+  while (page.length > 0) {
+    for (const entry of page) {
+      const as = await receiptStatus(store, entry);
+      if (as !== null) await store.acknowledgeOutbox(entry.key, entry.taskId, Date.now(), as);
+    }
+    // Unread messages stay in the inbox.
+    page = await store.listOutbox({ ...waiting, after: page.at(-1) });
+  }
+}
+
+/** Null: the message waits. */
+async function receiptStatus(
+  store: ReadReceiptStore,
+  { target, notification: { id: cause } }: OutboxEntry,
+): Promise<"delivered" | "parent_missing" | null> {
+  if (target.kind !== "session") return null;
+  const { sessionId } = target;
+  const [message] = await store.listMessages(sessionId, { cause, limit: 1 });
+  if (message !== undefined && message.deliveredAt !== null) return "delivered";
+  const session = await store.getSession(sessionId);
+  if (session === null || session.closedAt !== null) return "parent_missing";
+  // Only delivered messages are deleted before their session.
+  return message === undefined ? "delivered" : null;
 }

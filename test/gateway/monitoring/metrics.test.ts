@@ -6,7 +6,7 @@ import { waitFor } from "../../support/wait-for.js";
 
 const SPAWNED = { holdfast_run_spawn_total: 1, holdfast_run_spawn_seconds_count: 1 };
 
-test("each cause moves its metrics once, and nothing else", async () => {
+test("each cause changes only its own metrics, once", async () => {
   await using gatewayFixture = await BackgroundGateway.started();
   const client = await gatewayFixture.client();
   let idle = "";

@@ -1,16 +1,18 @@
-import { RowFollower } from "../../async/row-follower.js";
-import { StoreAway } from "../../errors.js";
 import { setTimeout } from "node:timers/promises";
+import { RowFollower } from "../../async/row-follower.js";
 import { defaults } from "../../defaults.js";
+import { StoreAway } from "../../errors.js";
+import type { HiddenEvent, RunEvent } from "../../model/run-event.js";
+import type { SessionScope } from "../../model/session.js";
+import { isTaskEnded, type TaskEvent } from "../../model/task.js";
 import {
   EventCursor,
   type EventGap,
   type EventPage,
   type EventSource,
 } from "../../store/runs/event-cursor.js";
-import type { HiddenEvent, RunEvent } from "../../model/run-event.js";
-import type { SessionScope } from "../../model/session.js";
 import type { Store } from "../../store/store.js";
+import type { TaskStore } from "../../store/tasks/store.js";
 
 const PAGE_SIZE = 200;
 
@@ -105,4 +107,48 @@ export class EventFollower {
 function emptyPageIfAway(error: unknown): EventPage<AnyEvent> {
   if (error instanceof StoreAway) return { gap: null, events: [], full: false };
   throw error;
+}
+
+/** How often to look for events that another gateway writes. */
+const POLL_MS = 500;
+
+/** Follows the events of tasks as they are written. */
+export class TaskEventFollower {
+  readonly #store: Pick<TaskStore, "getTask" | "listTaskEvents">;
+  readonly #rows = new RowFollower();
+
+  constructor(store: Pick<TaskStore, "getTask" | "listTaskEvents">) {
+    this.#store = store;
+  }
+
+  /** Called after an event of any task was written. */
+  wake(): void {
+    this.#rows.wake();
+  }
+
+  close(): void {
+    this.#rows.close();
+  }
+
+  /** Events after a sequence number. Ends with the task, with `close`, and when `signal` aborts. */
+  async *follow(
+    taskId: string,
+    after: number,
+    signal: AbortSignal,
+  ): AsyncGenerator<TaskEvent, void, undefined> {
+    let last = after;
+    const read = async () => {
+      const task = await this.#store.getTask(taskId);
+      const events = task === null || task.seq === last ? [] : await this.#store.listTaskEvents(taskId);
+      return {
+        rows: events.filter(({ seq }) => seq > last),
+        ended: task === null || isTaskEnded(task.status),
+      };
+    };
+    for await (const page of this.#rows.follow(taskId, read, { signal, pollMs: () => POLL_MS }))
+      for (const event of page) {
+        last = event.seq;
+        yield event;
+      }
+  }
 }

@@ -1,11 +1,11 @@
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
-import { writeWaitFile, removeWaitFile, findWaitingGateway } from "../../src/gateway/store-wait-file.js";
+import { findWaitingGateway, removeWaitFile, writeWaitFile } from "../../src/gateway/gateway-files.js";
 import { acquireInstanceLock } from "../../src/home/instance-lock.js";
 import { temporaryDirectory } from "../support/temporary-directory.js";
 
-test("a gateway that was killed while it waited is not taken for the process that has its number now", async () => {
+test("a reused pid does not count as the gateway that waited for its store", async () => {
   const directory = await temporaryDirectory();
   onTestFinished(() => directory[Symbol.asyncDispose]());
   const home = directory.path;
