@@ -52,15 +52,7 @@ const inside = {
     "session",
     "*",
   ],
-  gateway: [
-    ["monitoring", "auth"],
-    "peers",
-    "background",
-    "foreground",
-    "routes",
-    "server",
-    "*",
-  ],
+  gateway: [["monitoring", "auth"], "peers", "background", "foreground", "routes", "server", "*"],
   cli: [
     "options",
     "print",
@@ -81,7 +73,7 @@ const inside = {
 /** The command line talks to the gateway through `api` and `queries`. */
 const forbidden = { cli: ["gateway/server", "gateway/routes", "gateway/peers", "gateway/background"] };
 
-/** The schemas load zod, so only these folders may import them as values; others import types. */
+/** Schemas of model/ load zod, so only these folders may import them as values; others import types. */
 const loadSchemas = ["api", "config"];
 
 /** Files at the root of src/ that every folder may import. They import no folder but their own (errors.ts: errors/). */
@@ -137,9 +129,9 @@ function findProblem(from, file, specifier, typeOnly) {
       ? `index.ts is the library; it may not import ${toFolder}/`
       : null;
   }
-  if (to.startsWith("model/schema/") && !typeOnly)
-    if (!loadSchemas.includes(fromFolder) && !from.startsWith("model/schema/"))
-      return `${fromFolder}/ may import only types from model/schema/ (${specifier})`;
+  if (toFolder === "model" && !typeOnly && ![...loadSchemas, "model"].includes(fromFolder))
+    if (loadsZod(targetOf(file, specifier)))
+      return `${fromFolder}/ may import only types from ${to}, which loads zod`;
   if (fromFolder === toFolder) return findProblemInside(fromFolder, fromRest, toRest);
   const position = positionIn(layers, fromFolder);
   if (position === -1) return `src/${fromFolder}/ is not listed in scripts/check-imports.mjs`;
@@ -147,6 +139,10 @@ function findProblem(from, file, specifier, typeOnly) {
   if (target === -1 || target >= position) return `${fromFolder}/ may not import ${toFolder}/ (${specifier})`;
   const barred = forbidden[fromFolder]?.find((each) => to.startsWith(`${each}/`));
   return barred === undefined ? null : `${fromFolder}/ may not import ${barred}/ (${specifier})`;
+}
+
+function loadsZod(file) {
+  return importsOf(readFileSync(file, "utf8")).some((each) => each.specifier === "zod" && !each.typeOnly);
 }
 
 function findProblemInside(folder, from, to) {

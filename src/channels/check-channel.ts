@@ -3,6 +3,7 @@ import { stat } from "node:fs/promises";
 import { isIP } from "node:net";
 import { isAllowedAddress } from "../config/allowed-networks.js";
 import {
+  type ChannelEntries,
   type ChannelEntry,
   type HttpChannelOptions,
   isHttpUrl,
@@ -39,6 +40,15 @@ export function describeChannel(entry: ChannelEntry): string {
     case "bell":
       return "attached terminals";
   }
+}
+
+/** The channels by name, in the order of the configuration. */
+export function describeChannels(entries: ChannelEntries) {
+  return Object.entries(entries).map(([name, entry]) => ({
+    name,
+    kind: entry.kind,
+    where: describeChannel(entry),
+  }));
 }
 
 /** Finds the faults that show without a request to the receiver. Secrets and programs are looked up with this environment. */

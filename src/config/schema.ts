@@ -2,7 +2,7 @@ import { isAbsolute } from "node:path";
 import { z } from "zod";
 import { defaults } from "../defaults.js";
 import { parseLoopback, parsePeerAddress } from "./addresses.js";
-import { execRulesSchema } from "../model/schema/exec-rule.js";
+import { execRulesSchema } from "../model/session.js";
 import { VISIBILITIES } from "../model/enums.js";
 import { didYouMean } from "../text/did-you-mean.js";
 import { agentKeys, agentTablesSchema, anyVariableName, variableName } from "./agents.js";

@@ -12,7 +12,7 @@ import type { AccessDenial } from "../sessions/authorizer.js";
 import { localCopyDirectory } from "../store/local-copy/run-copy.js";
 import { TaskCopy } from "../store/local-copy/task-copy.js";
 import { withTaskCopy } from "../store/local-copy/with-task-copy.js";
-import { openStateDirectory } from "../store/open-state-directory.js";
+import { openStateDirectory } from "../store/open.js";
 import type { Store } from "../store/store.js";
 import type { Problem, Supervisor } from "../supervisor/api.js";
 import { openSupervisorAndStore } from "../supervisor/open.js";

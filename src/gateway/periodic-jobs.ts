@@ -1,6 +1,6 @@
 import { defaults } from "../defaults.js";
 import { OPEN_RUN_STATES } from "../model/run.js";
-import { CLI_BACKEND } from "../model/session.js";
+import { CLI_BACKEND } from "../model/enums.js";
 import type { Sessions } from "../sessions/sessions.js";
 import type { Store } from "../store/store.js";
 import type { Supervisor } from "../supervisor/api.js";

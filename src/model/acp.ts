@@ -1,19 +1,180 @@
-import type {
-  acpSessionSchema,
-  acpToolCallSchema,
-  acpTurnCancellationSchema,
-  acpTurnSchema,
-  acpUpdateSchema,
-  pendingAcpRequestSchema,
-  permissionDecisionSchema,
-  permissionOptionSchema,
-  permissionRequestSchema,
-  permissionRuleSchema,
-  storedErrorSchema,
-  turnAuditSchema,
-} from "./schema/acp.js";
-import type { leftoverProcessSchema } from "./schema/process.js";
-import type { RecordOf } from "./schema/record-of.js";
+import { z } from "zod";
+import {
+  ACP_MODES,
+  ACP_SESSION_STATES,
+  ACP_TURN_OUTCOMES,
+  ACP_TURN_STATES,
+  ACP_UPDATE_TYPES,
+  REAP_POLICIES,
+} from "./enums.js";
+import type { RecordOf } from "./record-of.js";
+import { leftoverProcessSchema } from "./run-schema.js";
+
+/** An error as it is stored and returned to a caller. */
+export const storedErrorSchema = z.object({ code: z.string(), message: z.string() });
+
+/** A rule on a tool call. All parts that are present must match. */
+export const permissionRuleSchema = z.strictObject({
+  effect: z.enum(["allow", "reject", "ask"]),
+  /** The protocol's tool kind: read, edit, delete, move, search, execute, think, fetch, switch_mode, other. */
+  kind: z.string().min(1).max(100).optional(),
+  /** `*` stands for any text. */
+  title: z.string().min(1).max(1_000).optional(),
+});
+
+export const pendingAcpRequestSchema = z.object({
+  id: z.int(),
+  method: z.string(),
+  sentAt: z.number(),
+  deadline: z.number().nullable(),
+  fatal: z.boolean(),
+});
+
+/** An ACP session and the state of its connection to the agent. The record of the session itself is in `sessions`. */
+export const acpSessionSchema = z.object({
+  sessionId: z.string(),
+  /** The only gateway that may write it. */
+  gatewayInstanceId: z.string(),
+  /** An agent of the catalogue; null: a command of the caller. */
+  agent: z.string().nullable(),
+  /** Null: not stored, because it may contain a secret, or a session named a program by its own PATH. */
+  argv: z.array(z.string()).nullable(),
+  /** For display. */
+  command: z.string(),
+  cwd: z.string(),
+  mode: z.enum(ACP_MODES),
+  rules: z.array(permissionRuleSchema),
+  reap: z.enum(REAP_POLICIES),
+  state: z.enum(ACP_SESSION_STATES),
+  /** The run of the last agent process. */
+  runId: z.string().nullable(),
+  /** Removed when that run has ended. */
+  tmpdir: z.string().nullable(),
+  /** The agent's own id of the session. */
+  agentSessionId: z.string().nullable(),
+  /** The agent's answer to `initialize`. */
+  capabilities: z.unknown(),
+  /** All of the agent's output before this offset is stored. */
+  end: z.number(),
+  /** The last frame that was written to the agent. */
+  sending: z.object({ at: z.number(), text: z.string() }).nullable(),
+  /** Requests that the agent has not answered. */
+  pending: z.array(pendingAcpRequestSchema),
+  /** Of the newest update. */
+  seq: z.int(),
+  /** Counts the changes, so that a writer can find out whether its change was written. */
+  version: z.int(),
+  /** Why there is no agent process. */
+  problem: storedErrorSchema.nullable(),
+  createdAt: z.number(),
+  updatedAt: z.number(),
+  closedAt: z.number().nullable(),
+});
+
+export const acpTurnCancellationSchema = z.object({
+  actor: z.string(),
+  at: z.number(),
+  reapTools: z.boolean(),
+});
+
+/** The processes found below the agent after a turn. */
+export const turnAuditSchema = z.object({
+  at: z.number(),
+  left: z.array(leftoverProcessSchema),
+  /** Whether they were stopped. */
+  reaped: z.boolean(),
+  /** The processes that could not be stopped. */
+  survivors: z.array(leftoverProcessSchema),
+  /** Why the list may be incomplete; null: it is complete. */
+  unknown: z.string().nullable(),
+});
+
+export const acpToolCallSchema = z.object({
+  id: z.string(),
+  title: z.string(),
+  kind: z.string(),
+  status: z.string(),
+});
+
+export const acpTurnSchema = z.object({
+  turnId: z.string(),
+  sessionId: z.string(),
+  /** The number of the turn in its session, from 1. */
+  ordinal: z.int(),
+  /** Its place in the session, among messages and turns. Turns run in this order. */
+  place: z.int(),
+  state: z.enum(ACP_TURN_STATES),
+  prompt: z.string(),
+  askedBy: z.string(),
+  /** Counted from when the prompt is sent. Null: no limit. */
+  timeoutMs: z.int().nullable(),
+  createdAt: z.number(),
+  startedAt: z.number().nullable(),
+  endedAt: z.number().nullable(),
+  /** Id of the protocol's request. */
+  requestId: z.int().nullable(),
+  /** The processes below the agent when the turn began, as `pid:startTime`. */
+  before: z.array(z.string()).nullable(),
+  cancel: acpTurnCancellationSchema.nullable(),
+  outcome: z.enum(ACP_TURN_OUTCOMES).nullable(),
+  stopReason: z.string().nullable(),
+  problem: storedErrorSchema.nullable(),
+  text: z.string(),
+  toolCalls: z.array(acpToolCallSchema),
+  /** Null: not audited. */
+  audit: turnAuditSchema.nullable(),
+  /** The agent did not know the earlier conversation. */
+  contextLost: z.boolean(),
+  /** Size of the updates that were stored. */
+  keptBytes: z.number(),
+  /** Updates that were not stored, because the turn had too many. */
+  droppedUpdates: z.int(),
+});
+
+/** An entry in the ordered log of an ACP session. */
+export const acpUpdateSchema = z.object({
+  sessionId: z.string(),
+  seq: z.int(),
+  turnId: z.string().nullable(),
+  at: z.number(),
+  type: z.enum(ACP_UPDATE_TYPES),
+  /** Of an `update`: the agent's message, unchanged. */
+  data: z.unknown(),
+});
+
+export const permissionOptionSchema = z.object({
+  optionId: z.string(),
+  name: z.string(),
+  kind: z.string(),
+});
+
+export const permissionDecisionSchema = z.object({
+  verdict: z.enum(["allow", "deny", "cancelled", "expired"]),
+  /** Null: none was chosen; the agent is told that its request was cancelled. */
+  optionId: z.string().nullable(),
+  actor: z.string(),
+  at: z.number(),
+});
+
+/** An agent's question before it uses a tool. */
+export const permissionRequestSchema = z.object({
+  id: z.string(),
+  sessionId: z.string(),
+  turnId: z.string().nullable(),
+  /** Id of the agent's request. */
+  rpcId: z.union([z.string(), z.number()]).nullable(),
+  toolCallId: z.string(),
+  kind: z.string().nullable(),
+  title: z.string().nullable(),
+  options: z.array(permissionOptionSchema),
+  /** Index of the rule that decided or asked; null: no rule matched. */
+  rule: z.int().nullable(),
+  askedAt: z.number(),
+  expiresAt: z.number(),
+  decision: permissionDecisionSchema.nullable(),
+  /** The answer was sent to the agent, or the agent no longer waits for it. */
+  answered: z.boolean(),
+});
 
 export type PermissionRule = RecordOf<typeof permissionRuleSchema>;
 export type StoredError = RecordOf<typeof storedErrorSchema>;

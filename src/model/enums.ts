@@ -15,6 +15,9 @@ export const END_REASONS = [
 /** Which other sessions a session sees. Each level contains the one before. */
 export const VISIBILITIES = ["self", "tree", "agent", "all"] as const;
 
+/** The backend of sessions whose agent is a command for one prompt at a time. */
+export const CLI_BACKEND = "cli";
+
 export const INTERACTION_MODES = ["run", "interactive"] as const;
 
 export const EXEC_EFFECTS = ["allow", "ask", "deny"] as const;

@@ -1,11 +1,83 @@
-import type {
-  gatewayCapabilitiesSchema,
-  gatewaySchema,
-  hostSchema,
-  peerAddressSchema,
-  remoteStopSchema,
-} from "./schema/gateway.js";
-import type { RecordOf } from "./schema/record-of.js";
+import { z } from "zod";
+import type { RecordOf } from "./record-of.js";
+import { survivorSchema } from "./run-schema.js";
+
+/** The address at which other gateways reach a gateway. */
+export const peerAddressSchema = z.object({ host: z.string(), port: z.int() });
+
+/** What a gateway offers to runs. */
+export const gatewayCapabilitiesSchema = z.object({
+  platform: z.string(),
+  arch: z.string(),
+  /** `cgroup`, or `subreaper` alone. */
+  tier: z.string(),
+  pty: z.boolean(),
+  /** The limits that a run can have: of `memory`, `pids`, `cpu`. */
+  limits: z.array(z.string()),
+  anchorProtocol: z.int(),
+});
+
+/** A gateway as it registered itself. */
+export const gatewaySchema = z.object({
+  instanceId: z.string(),
+  hostId: z.string(),
+  /** The host's name for people. Any text: sanitized when shown. */
+  hostName: z.string(),
+  bootId: z.string(),
+  pidNamespace: z.string(),
+  stateId: z.string(),
+  /** The path of the state directory on its host. A copy has the same state id and another path. */
+  directory: z.string(),
+  version: z.string(),
+  capabilities: gatewayCapabilitiesSchema,
+  /** Null: others cannot reach it. */
+  address: peerAddressSchema.nullable(),
+  /** Secret between gateways, new with each incarnation. Never shown. */
+  peerKey: z.string().nullable(),
+  startedAt: z.number(),
+  /** On the store's clock. */
+  heartbeatAt: z.number(),
+  /** When the gateway stopped; null: it did not report that. */
+  stoppedAt: z.number().nullable(),
+});
+
+/** A host that has, or had, runs or a gateway in this store. */
+export const hostSchema = z.object({
+  hostId: z.string(),
+  /** Empty: unknown, because no supervisor has registered since names are recorded. */
+  name: z.string(),
+  platform: z.string(),
+  firstSeenAt: z.number(),
+  /** When a supervisor on it last registered. */
+  lastSeenAt: z.number(),
+});
+
+/** Result of a remote stop; `failed`: it could not be tried, and the error says why. */
+export const remoteStopOutcomeSchema = z.enum(["gone", "ended-before", "survivors", "unknown", "failed"]);
+
+/** A stop that one gateway passes to another through the store. It is carried out at least once and acknowledged once. */
+export const remoteStopSchema = z.object({
+  /** Id of the request: a repeated request is the same remote stop. */
+  id: z.string(),
+  runId: z.string(),
+  /** The state directory whose gateway carries it out; for a run without a state id, an instance. */
+  target: z.string(),
+  kind: z.literal("stop"),
+  actor: z.string(),
+  /** Null: the run's own. */
+  graceMs: z.number().nullable(),
+  /** The gateway that was asked. */
+  handedOverBy: z.string(),
+  /** On the store's clock, like the next two. */
+  createdAt: z.number(),
+  /** When the target accepted it; null: not yet. */
+  acceptedAt: z.number().nullable(),
+  doneAt: z.number().nullable(),
+  /** Null until it is done, like the error. */
+  outcome: remoteStopOutcomeSchema.nullable(),
+  survivors: z.array(survivorSchema),
+  error: z.string().nullable(),
+});
 
 export type PeerAddress = RecordOf<typeof peerAddressSchema>;
 export type GatewayCapabilities = RecordOf<typeof gatewayCapabilitiesSchema>;

@@ -1,5 +1,5 @@
-import type { RecordOf } from "./schema/record-of.js";
-import type { notificationSchema, notificationTargetSchema, outboxEntrySchema } from "./schema/task.js";
+import type { RecordOf } from "./record-of.js";
+import type { notificationSchema, notificationTargetSchema, outboxEntrySchema } from "./task-schema.js";
 
 export type Notification = RecordOf<typeof notificationSchema>;
 export type NotificationTarget = RecordOf<typeof notificationTargetSchema>;

@@ -1,5 +1,5 @@
-import type { processIdentitySchema, residueSchema, survivorSchema } from "./schema/process.js";
-import type { RecordOf } from "./schema/record-of.js";
+import type { RecordOf } from "./record-of.js";
+import type { processIdentitySchema, residueSchema, survivorSchema } from "./run-schema.js";
 
 /** Where processes live. A process identity has a meaning only together with it. */
 export interface MachineIdentity {

@@ -1,4 +1,4 @@
-import type { RecordOf } from "./schema/record-of.js";
+import type { RecordOf } from "./record-of.js";
 import type {
   importedFactsSchema,
   runBoundarySchema,
@@ -9,7 +9,7 @@ import type {
   runSchema,
   runUsageSchema,
   serviceFactsSchema,
-} from "./schema/run.js";
+} from "./run-schema.js";
 
 /** The durable record of a run: what it runs, which instance owns it, and how it ended. */
 export type RunRecord = RecordOf<typeof runSchema>;

@@ -1,11 +1,133 @@
-import type { execRuleSchema } from "./schema/exec-rule.js";
-import type { RecordOf } from "./schema/record-of.js";
-import type {
-  approvalDecisionSchema,
-  approvalSchema,
-  messageSchema,
-  sessionSchema,
-} from "./schema/session.js";
+import { normalize } from "node:path";
+import { z } from "zod";
+import { EXEC_EFFECTS, INTERACTION_MODES, MESSAGE_DELIVERIES, MESSAGE_ROLES, VISIBILITIES } from "./enums.js";
+import type { RecordOf } from "./record-of.js";
+
+/** Bounds the cost of matching, rules × words, to less than a millisecond. */
+const MAX_RULES = 256;
+const MAX_WORDS = 256;
+const MAX_CHARACTERS = 4_096;
+
+const nonEmptyText = z
+  .string()
+  .min(1)
+  .max(MAX_CHARACTERS)
+  .refine((value) => !value.includes("\0"), "must not contain NUL");
+
+/** A resolved path never contains `..`, `.` or `//`, so a rule with one of them would never match. */
+const plainPath = nonEmptyText.refine(
+  (path) => path.startsWith("/") && normalize(path) === path,
+  "must be an absolute path without . and ..",
+);
+
+const fileName = nonEmptyText.refine(
+  (name) => !/[/*]/.test(name) && name !== "." && name !== "..",
+  "must be a file name (leave it out to match every program)",
+);
+
+const executable = z.union([plainPath, fileName], {
+  error:
+    "must be an absolute path, a directory with / at the end, or a file name; leave it out for every program",
+});
+
+const args = z
+  .array(z.string().max(MAX_CHARACTERS))
+  .max(MAX_WORDS)
+  .refine(
+    (words) => words.slice(0, -1).every((word) => word !== "..."),
+    "... stands for the rest and must be the last word; \\... is the word itself",
+  );
+
+export const execEffectSchema = z.enum(EXEC_EFFECTS);
+
+/** A rule in the configuration and in the API; sessions/exec-policy.ts matches it. */
+export const execRuleSchema = z.strictObject({
+  effect: execEffectSchema,
+  executable: executable.optional(),
+  calledAs: fileName.optional(),
+  args: args.optional(),
+  cwd: plainPath.optional(),
+});
+
+export const execRulesSchema = z.array(execRuleSchema).max(MAX_RULES);
+
+/** A session's record. Times are wall-clock milliseconds. */
+export const sessionSchema = z.object({
+  /** Never changes and is never used again: everything that belongs to a session refers to its id. */
+  id: z.string(),
+  /** The name for people. At most one open session has it; a later session with the same key inherits nothing. */
+  key: z.string(),
+  agentId: z.string().nullable(),
+  ownerSessionKey: z.string().nullable(),
+  spawnedBy: z.string().nullable(),
+  parentSessionKey: z.string().nullable(),
+  /** Ids of all ancestors: the three above, if they named open sessions at creation, and the ancestors of those. */
+  lineage: z.array(z.string()),
+  backend: z.string().nullable(),
+  gatewayInstanceId: z.string(),
+  interactionMode: z.enum(INTERACTION_MODES),
+  sandboxed: z.boolean(),
+  visibility: z.enum(VISIBILITIES),
+  /** In order: the first rule that matches decides. */
+  execRules: z.array(execRuleSchema),
+  createdAt: z.number(),
+  /** Not null: the session is closed. Its record is kept while others refer to it. */
+  closedAt: z.number().nullable(),
+  /** The id that the agent's own command uses to resume the session; null: the agent did not report one. */
+  agentSessionId: z.string().nullable(),
+});
+
+/** A message of a session. Times are wall-clock milliseconds. */
+export const messageSchema = z.object({
+  id: z.string(),
+  sessionId: z.string(),
+  /** Its place in the session, among messages and turns: from 1, without gaps when written, never used again. */
+  seq: z.int(),
+  role: z.enum(MESSAGE_ROLES),
+  /** The session that sent it; null: none. For display only: that session may have been deleted. */
+  fromSessionId: z.string().nullable(),
+  actor: z.string(),
+  text: z.string(),
+  /** The run that took the message, or that wrote it. */
+  runId: z.string().nullable(),
+  /** Identifies the reason for the message. Of two messages with one cause, only the first is kept. */
+  cause: z.string().nullable(),
+  at: z.number(),
+  deliver: z.enum(MESSAGE_DELIVERIES),
+  /** The turn that takes it to the session's agent; null: none, or not yet. A failed turn releases its notices only. */
+  turnId: z.string().nullable(),
+  /** How many turns took this notice and failed. Whether the agent read it is unknown. */
+  inVain: z.int(),
+  /** When the agent answered it, or no answer was needed. Null: it waits, or its turn failed. */
+  deliveredAt: z.number().nullable(),
+});
+
+export const approvalDecisionSchema = z.object({
+  /** `expired`: the caller no longer waits, for whatever reason. The command was not executed. */
+  verdict: z.enum(["allow", "deny", "expired"]),
+  /** The operator that decided, or the reason of the expiry. */
+  actor: z.string(),
+  at: z.number(),
+});
+
+/** A session's request to execute a command. Times are wall-clock milliseconds, for display only. */
+export const approvalSchema = z.object({
+  id: z.string(),
+  sessionId: z.string(),
+  /** The gateway at which the caller waits. */
+  gatewayInstanceId: z.string(),
+  /** With symbolic links resolved. */
+  executable: z.string(),
+  /** For display: secrets redacted. */
+  command: z.string(),
+  cwd: z.string(),
+  /** Index of the session's rule that asked; null: no rule matched. */
+  rule: z.int().nullable(),
+  askedAt: z.number(),
+  expiresAt: z.number(),
+  /** Null: pending. */
+  decision: approvalDecisionSchema.nullable(),
+});
 
 /** A rule on the commands of a session. A part that is absent matches everything; sessions/exec-policy.ts matches them. */
 export type ExecRule = RecordOf<typeof execRuleSchema>;
@@ -35,6 +157,3 @@ export type Approval = RecordOf<typeof approvalSchema>;
 export type ApprovalDecision = RecordOf<typeof approvalDecisionSchema>;
 export type ApprovalVerdict = ApprovalDecision["verdict"];
 export type NewApproval = Omit<Approval, "decision">;
-
-/** The backend of sessions whose agent is a command for one prompt at a time. */
-export const CLI_BACKEND = "cli";

@@ -1,5 +1,5 @@
-import type { RecordOf } from "./schema/record-of.js";
-import type { taskEventSchema, taskSchema } from "./schema/task.js";
+import type { RecordOf } from "./record-of.js";
+import type { taskEventSchema, taskSchema } from "./task-schema.js";
 
 export type TaskRecord = RecordOf<typeof taskSchema>;
 export type TaskRuntime = TaskRecord["runtime"];

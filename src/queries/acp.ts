@@ -1,9 +1,8 @@
 import type { VerifiedProcessTree } from "../acp/agent/process-tree.js";
-import type { ResponseOf } from "../api/contract.js";
+import type { ResponseOf, RouteHandlers } from "../api/contract.js";
 import { recordedClientAccess } from "../config/client-access.js";
 import { defaults } from "../defaults.js";
 import { NotFound } from "../errors.js";
-import type { RouteHandlers } from "../api/handler.js";
 import type { AcpPermissionRequest, AcpSession, AcpTurn, AcpUpdate } from "../model/acp.js";
 import type { SessionRecord } from "../model/session.js";
 import { type ApprovalQuestion, questionHead } from "../sessions/approval-question.js";

@@ -1,11 +1,10 @@
 import { setTimeout } from "node:timers/promises";
 import type { StreamName } from "../anchor/host.js";
+import type { ParsedRequestOf, RequestContext, ResponseOf } from "../api/contract.js";
 import { defaults } from "../defaults.js";
 import type { RunRecord } from "../model/run.js";
-import type { ResponseOf, ParsedRequestOf } from "../api/contract.js";
-import type { RequestContext } from "../api/handler.js";
-import { currentRun, type RunReader } from "./runs.js";
 import { outputPieceResponse, readOutputText } from "./output.js";
+import { currentRun, type RunReader } from "./runs.js";
 
 /** Poll interval of runs that another supervisor owns. */
 const POLL_MS = 100;

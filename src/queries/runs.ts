@@ -1,11 +1,13 @@
+import { constants } from "node:os";
+import type { ParsedRequestOf, ResponseOf } from "../api/contract.js";
+import { BadInput, type FarGateway } from "../errors.js";
+import type { PublicGateway } from "../model/gateway.js";
+import { OPEN_RUN_STATES, type RunRecord } from "../model/run.js";
 import type { Authorizer } from "../sessions/authorizer.js";
 import type { Requester } from "../sessions/requester.js";
-import { OPEN_RUN_STATES, type RunRecord } from "../model/run.js";
-import { BadInput } from "../errors.js";
+import type { GatewayStore } from "../store/gateways/store.js";
 import type { RunFilter } from "../store/runs/store.js";
 import type { RunEnding, Supervisor } from "../supervisor/api.js";
-import type { ParsedRequestOf, ResponseOf } from "../api/contract.js";
-import { constants } from "node:os";
 
 /** Reads runs: a supervisor, or an offline reader of store and spools. */
 export type RunReader = Pick<Supervisor, "run" | "getRun" | "readOutput">;
@@ -85,4 +87,30 @@ export function runsSeenBy(
 ): Pick<RunFilter, "seenBy"> {
   const scope = authorizer.sessionScope(requester);
   return scope === null ? {} : { seenBy: scope };
+}
+
+/** The gateway that owns a run of another state directory. It may never have registered. */
+export async function findOwningGateway(
+  store: Pick<GatewayStore, "listGateways" | "listHosts">,
+  record: RunRecord,
+): Promise<FarGateway> {
+  const { hostId, ownerInstanceId, stateId } = record;
+  const found = pickGateway(record, await store.listGateways(stateId === null ? {} : { stateId }));
+  if (found !== undefined) return found;
+  const hostName = (await store.listHosts()).find((each) => each.hostId === hostId)?.name ?? "";
+  return { instanceId: ownerInstanceId, hostId, hostName, heartbeatAt: null };
+}
+
+/** The gateway of the run's state directory. For a run without a state id: its owner, its origin, or one of its host. */
+function pickGateway(
+  { stateId, originInstanceId, ownerInstanceId, hostId, state }: RunRecord,
+  gateways: readonly PublicGateway[],
+): PublicGateway | undefined {
+  const latest = gateways.toSorted((one, other) => other.heartbeatAt - one.heartbeatAt);
+  if (stateId !== null) return latest[0];
+  return (
+    latest.find((each) => each.instanceId === ownerInstanceId) ??
+    latest.find((each) => each.instanceId === originInstanceId) ??
+    (state === "exited" ? undefined : latest.find((each) => each.hostId === hostId))
+  );
 }

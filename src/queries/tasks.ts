@@ -1,5 +1,4 @@
-import type { ParsedRequestOf, ResponseOf } from "../api/contract.js";
-import type { RouteHandlers } from "../api/handler.js";
+import type { ParsedRequestOf, ResponseOf, RouteHandlers } from "../api/contract.js";
 import { BadInput, NotFound } from "../errors.js";
 import { looksLikeSessionId } from "../model/ids.js";
 import type { OutboxEntry } from "../model/outbox.js";
@@ -8,7 +7,7 @@ import type { SessionRecord } from "../model/session.js";
 import { isTaskEnded, type TaskRecord } from "../model/task.js";
 import type { Authorizer } from "../sessions/authorizer.js";
 import type { Requester } from "../sessions/requester.js";
-import type { UnrestoredRecord } from "../store/local-copy/unrestored.js";
+import type { UnrestoredRecord } from "../store/local-copy/task-copy.js";
 import type { TaskFilter, TaskStore } from "../store/tasks/store.js";
 import { auditAllTasks } from "../tasks/sweep.js";
 import { taskKeyOfTurn } from "../tasks/tasks.js";

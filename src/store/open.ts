@@ -1,10 +1,17 @@
 import { databaseUrl, migrationMode } from "../config/database-url.js";
 import { defaults } from "../defaults.js";
-import { HoldfastError } from "../errors.js";
+import { HoldfastError, StateCopied } from "../errors.js";
 import { requireNotLink } from "../home/own-file.js";
+import {
+  createStateDirectory,
+  findStateDirectoryOrCopy,
+  type StateDirectory,
+} from "../home/state-directory.js";
+import { classifyLocation, recordLocation, type StateProvenance } from "../home/state-location.js";
+import { OPEN_RUN_STATES } from "../model/run.js";
 import type { StoreLocation } from "./location.js";
 import type { MigrationStatus } from "./sql/migrations.js";
-import type { StoreCheck, ReadStore, Store } from "./store.js";
+import type { ReadStore, Store, StoreCheck } from "./store.js";
 
 // Each database module is loaded only where it is used, because loading it delays every command.
 
@@ -41,20 +48,20 @@ export async function checkStore(storePath: string): Promise<StoreCheck | null> 
 
 export async function checkStoreAt(location: StoreLocation): Promise<StoreCheck | null> {
   if (location.kind === "sqlite") {
-    const { checkSqliteStore } = await import("./sqlite/check.js");
+    const { checkSqliteStore } = await import("./sqlite/reader.js");
     return checkSqliteStore(location.path);
   }
-  const { checkPostgresStore } = await import("./postgres/check.js");
+  const { checkPostgresStore } = await import("./postgres/open.js");
   return checkPostgresStore({ url: location.url, name: "doctor" });
 }
 
 /** The schema version and migrations of a store. Changes nothing. */
 export async function migrationStatusAt(location: StoreLocation): Promise<MigrationStatus> {
   if (location.kind === "sqlite") {
-    const { sqliteMigrationStatus: sqliteMigrations } = await import("./sqlite/check.js");
+    const { sqliteMigrationStatus: sqliteMigrations } = await import("./sqlite/reader.js");
     return sqliteMigrations(location.path);
   }
-  const { postgresMigrationStatus: postgresMigrations } = await import("./postgres/check.js");
+  const { postgresMigrationStatus: postgresMigrations } = await import("./postgres/open.js");
   return postgresMigrations({ url: location.url, name: "doctor" });
 }
 
@@ -80,7 +87,7 @@ export async function watchEvents(
     const looking = setInterval(wake, defaults.eventLookMs).unref();
     return { [Symbol.asyncDispose]: async () => clearInterval(looking) };
   }
-  const { EventWatch } = await import("./postgres/event-watch.js");
+  const { EventWatch } = await import("./postgres/events.js");
   return new EventWatch({ url, name }, wake, defaults.eventPollMs, called);
 }
 
@@ -89,4 +96,42 @@ const STORE_FAILURES: ReadonlySet<string> = new Set(["STORE_AWAY", "STATE_UNUSAB
 /** Whether the store could not be read, here or at a gateway. A copied state directory is another error. */
 export function isStoreFailure(error: unknown): boolean {
   return error instanceof HoldfastError && STORE_FAILURES.has(error.code);
+}
+
+/** Opens the state directory for writing. Creates it if it does not exist; rejects with StateCopied if it is a copy. */
+export async function openStateDirectory(path: string): Promise<StateDirectory> {
+  const directory = await createStateDirectory(path);
+  const { kind } = await requireOriginal(directory.home);
+  if (kind === "moved") await recordLocation(directory.home);
+  return directory;
+}
+
+/** Finds the state directory for reading: creates nothing, and it need not be writable. Null: there is none. */
+export async function findStateDirectory(path: string): Promise<StateDirectory | null> {
+  const directory = await findStateDirectoryOrCopy(path);
+  if (directory !== null) await requireOriginal(directory.home);
+  return directory;
+}
+
+/** Rejects with StateCopied if the state directory is a copy: its runs belong to the original. */
+export async function requireOriginal(home: string): Promise<StateProvenance> {
+  const found = await provenanceOf(home);
+  if (found.kind === "copy") throw new StateCopied(home, found.recorded.path, found.originalThere);
+  return found;
+}
+
+export function provenanceOf(home: string): Promise<StateProvenance> {
+  return classifyLocation(home, hasNoOpenRuns);
+}
+
+/** False also if the store cannot be read, or is a database that other state directories may use. */
+async function hasNoOpenRuns(storePath: string): Promise<boolean> {
+  try {
+    if ((await databaseUrl()) !== null) return false;
+    const { openSqliteStoreForReading } = await import("./sqlite/reader.js");
+    await using store = await openSqliteStoreForReading(storePath);
+    return store === null || (await store.listRuns({ states: OPEN_RUN_STATES, limit: 1 })).length === 0;
+  } catch {
+    return false;
+  }
 }

@@ -1,12 +1,12 @@
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
+import { deferred } from "../../src/async/deferred.js";
 import { defaults } from "../../src/defaults.js";
 import { StoreAway } from "../../src/errors.js";
 import { GatewayRegistration } from "../../src/gateway/registration.js";
-import { gatewayStatus, listGatewaysWithStatus } from "../../src/store/gateways/status.js";
+import { gatewayStatus, listGatewaysWithStatus } from "../../src/store/gateways/queries.js";
 import { openSqliteStore } from "../../src/store/sqlite/open.js";
 import type { Store } from "../../src/store/store.js";
-import { deferred } from "../../src/async/deferred.js";
 import { newGateway } from "../contract/gateway-contract.js";
 import { LEASE_MS, newRun } from "../support/store/run-samples.js";
 import { temporaryDirectory } from "../support/temporary-directory.js";

@@ -9,7 +9,7 @@ import { pathToFileURL } from "node:url";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { StateUnusable } from "../../src/errors.js";
 import { longestSocketPath, resolveHome, socketPathLimit } from "../../src/home/state-directory.js";
-import { findStateDirectory, openStateDirectory } from "../../src/store/open-state-directory.js";
+import { findStateDirectory, openStateDirectory } from "../../src/store/open.js";
 import { mountSmallDisk, whyNoMounts } from "../support/small-disk.js";
 import { temporaryDirectory, type TemporaryDirectory } from "../support/temporary-directory.js";
 

@@ -1,7 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { execRuleSchema, execRulesSchema } from "../../src/model/schema/exec-rule.js";
-import type { ExecRule } from "../../src/model/session.js";
+import { type ExecRule, execRuleSchema, execRulesSchema } from "../../src/model/session.js";
 import { decideExec, type ResolvedCommand } from "../../src/sessions/exec-policy.js";
 import { scaled } from "../support/machine-speed.js";
 

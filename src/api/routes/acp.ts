@@ -1,21 +1,26 @@
-import {
-  survivor,
-  processSchema,
-  permissionRuleSchema,
-  acpSessionSchema,
-  acpTurnSchema,
-  acpUpdateSchema,
-  acpPermissionSchema,
-} from "./schemas.js";
 import { z } from "zod";
 import { clientAccessSchema } from "../../config/client-access.js";
 import { defaults } from "../../defaults.js";
 import { ACP_MODES, REAP_POLICIES } from "../../model/enums.js";
 import { endpoints } from "../endpoints.js";
 import type { ErrorCode } from "../error-response.js";
-import { EXEC_ERRORS } from "./exec.js";
-import { count, flag, pageLimit, questionDigest, questionPage, questionQuery } from "./common.js";
 import { defineRoute } from "../route.js";
+import { EXEC_ERRORS } from "./exec.js";
+import {
+  acpPermissionSchema,
+  acpSessionSchema,
+  acpTurnSchema,
+  acpUpdateSchema,
+  count,
+  flag,
+  pageLimit,
+  permissionRuleSchema,
+  processSchema,
+  questionDigest,
+  questionPage,
+  questionQuery,
+  survivor,
+} from "./schemas.js";
 import { notifyFields } from "./tasks.js";
 
 const key = z.string().min(1).max(200);

@@ -1,10 +1,9 @@
 import { z } from "zod";
 import { defaults } from "../../defaults.js";
 import { endpoints } from "../endpoints.js";
-import { runParams } from "./common.js";
-import { EXEC_ERRORS, execRoute, execFields, failureKind } from "./exec.js";
 import { defineRoute } from "../route.js";
-import { sessionSchema } from "./schemas.js";
+import { EXEC_ERRORS, execFields, execRoute, failureKind } from "./exec.js";
+import { runParams, sessionSchema } from "./schemas.js";
 
 const agentParams = z.object({ id: z.string().min(1).max(200) });
 const commandFormSchema = z.object({

@@ -1,9 +1,17 @@
-import { survivor, runSchema } from "./schemas.js";
 import { z } from "zod";
 import { endpoints } from "../endpoints.js";
 import type { ErrorCode } from "../error-response.js";
 import { defineRoute } from "../route.js";
-import { count, flag, outputPiece, recordPending, runParams, stream } from "./common.js";
+import {
+  count,
+  flag,
+  outputPiece,
+  recordPending,
+  runParams,
+  runSchema,
+  stream,
+  survivor,
+} from "./schemas.js";
 
 const STEERING_ERRORS: readonly ErrorCode[] = [
   "LEASE_LOST",

@@ -1,5 +1,4 @@
 import { z } from "zod";
-import type { RunRecord } from "../../model/run.js";
 import {
   acpSessionSchema as acpSessionRecord,
   acpTurnSchema as acpTurnRecord,
@@ -7,25 +6,26 @@ import {
   permissionRequestSchema,
   permissionRuleSchema as permissionRule,
   storedErrorSchema,
-} from "../../model/schema/acp.js";
-import { gatewaySchema as gatewayRecord } from "../../model/schema/gateway.js";
-import { leftoverProcessSchema, survivorSchema } from "../../model/schema/process.js";
-import { runSchema as runRecord } from "../../model/schema/run.js";
+} from "../../model/acp.js";
+import { gatewaySchema as gatewayRecord } from "../../model/gateway.js";
+import { leftoverProcessSchema, runSchema as runRecord, survivorSchema } from "../../model/run-schema.js";
+import type { RunRecord } from "../../model/run.js";
 import {
   approvalSchema as approvalRecord,
   messageSchema as messageRecord,
+  type SessionMessage,
+  type SessionRecord,
   sessionSchema as sessionRecord,
-} from "../../model/schema/session.js";
+} from "../../model/session.js";
 import {
   notificationSchema,
   outboxEntrySchema,
   taskEventSchema as taskEventRecord,
   taskSchema as taskRecord,
-} from "../../model/schema/task.js";
-import type { SessionMessage, SessionRecord } from "../../model/session.js";
+} from "../../model/task-schema.js";
 import type { TaskRecord } from "../../model/task.js";
 import type { ApprovalView } from "../../sessions/approvals.js";
-import type { GatewayWithStatus } from "../../store/gateways/status.js";
+import type { GatewayWithStatus } from "../../store/gateways/queries.js";
 
 // Records as the API shows them. A schema with an id is a component of the OpenAPI document.
 
@@ -131,3 +131,67 @@ export const acpPermissionSchema = permissionRequestSchema
     question: z.object({ whole: z.boolean(), digest: z.string().nullable() }).nullable(),
   })
   .meta({ id: "AcpPermission", description: "A permission request of an ACP agent." });
+
+/** Why the end of the run is not recorded yet. Null: it is recorded, or the run has not ended. */
+export const recordPending = z.string().nullable();
+
+export const runId = z.string().regex(/^[a-z0-9][a-z0-9_-]{0,62}$/, "is not a run id");
+export const runParams = z.object({ runId });
+
+/** A boolean of a query string. */
+export const flag = z.enum(["0", "1", "false", "true"]).transform((text) => text === "1" || text === "true");
+export const count = z.coerce.number().int().min(0);
+export const pageLimit = (initial = 100) => z.coerce.number().int().min(1).max(1_000).default(initial);
+export const stream = z.enum(["stdout", "stderr"]);
+
+export const outputPiece = z
+  .object({
+    stream,
+    /** Offset of the first byte of `text`. */
+    offset: z.int(),
+    /** Where the next piece begins. */
+    nextOffset: z.int(),
+    /** Without terminal escapes; other control and invisible characters are replaced by visible symbols. A log with `raw`: unchanged. */
+    text: z.string(),
+    /** The bytes from `offset` to `nextOffset`. Only with `raw`, in responses of `exec` and `poll`. */
+    base64: z.string().optional(),
+    /** Bytes before `offset` that were not kept, or not returned because of the limit. */
+    skipped: z.int(),
+    /** The part of `skipped` that is missing because a spool file was truncated or removed. */
+    lost: z.int(),
+    /** The stream ends at `nextOffset`. */
+    ended: z.boolean(),
+  })
+  .meta({ id: "OutputPiece", description: "A piece of the output of one stream, as text." });
+
+export const questionQuery = z.strictObject({
+  /** Page number, from 1. A number beyond the last page means the last page. */
+  page: z.coerce.number().int().min(1).max(1_000_000).default(1),
+  /** Do not mask secrets. */
+  reveal: flag.optional(),
+});
+
+/** Fields of one page of a question. `pages` is 0 if the question is not pending at this gateway. */
+export const questionPage = {
+  page: z.int(),
+  pages: z.int(),
+  parts: z.array(
+    z
+      .object({
+        /** `program`, `argv[0]`, `cwd`, `env NAME`, `unset NAME`, `stdin`, `title`, … */
+        label: z.string(),
+        /** Quoted for a shell, on one line; invisible characters are escaped, secrets are masked. */
+        text: z.string(),
+        note: z.string().nullable(),
+        /** The text continues in the next part. */
+        continues: z.boolean(),
+        masked: z.int(),
+      })
+      .meta({ id: "QuestionPart", description: "A labelled part of a question to the operator." }),
+  ),
+  /** Digest of the question, to be sent with the answer. Null: this is not the last page. */
+  digest: z.string().nullable(),
+};
+
+/** Digest of the question that was shown. Required to allow a question that the list shows in part only. */
+export const questionDigest = z.string().max(200).optional();

@@ -1,17 +1,19 @@
 import { z } from "zod";
-import { execRulesSchema } from "../../model/schema/exec-rule.js";
-import { ACP_MODES, ACP_SESSION_STATES, MESSAGE_DELIVERIES, VISIBILITIES } from "../../model/enums.js";
 import { defaults } from "../../defaults.js";
-import { count, flag, pageLimit } from "./common.js";
-import {
-  acpPermissionSchema,
-  acpTurnSchema,
-  acpProblemSchema,
-  sessionSchema,
-  messageSchema,
-} from "./schemas.js";
+import { ACP_MODES, ACP_SESSION_STATES, MESSAGE_DELIVERIES, VISIBILITIES } from "../../model/enums.js";
+import { execRulesSchema } from "../../model/session.js";
 import { endpoints } from "../endpoints.js";
 import { defineRoute } from "../route.js";
+import {
+  acpPermissionSchema,
+  acpProblemSchema,
+  acpTurnSchema,
+  count,
+  flag,
+  messageSchema,
+  pageLimit,
+  sessionSchema,
+} from "./schemas.js";
 
 const key = z.string().min(1).max(200);
 /** The id of a session, or the key of an open one. */

@@ -1,4 +1,3 @@
-import { survivor, runSchema, taskEventSchema, taskMessageSchema, taskSchema } from "./schemas.js";
 import { z } from "zod";
 import { defaults } from "../../defaults.js";
 import {
@@ -11,7 +10,16 @@ import {
 import { AUDIT_CODES } from "../../tasks/audit.js";
 import { endpoints } from "../endpoints.js";
 import { defineRoute } from "../route.js";
-import { count, flag, pageLimit } from "./common.js";
+import {
+  count,
+  flag,
+  pageLimit,
+  runSchema,
+  survivor,
+  taskEventSchema,
+  taskMessageSchema,
+  taskSchema,
+} from "./schemas.js";
 
 /** PostgreSQL cannot store every control character. */
 const printable = (chars: number) =>

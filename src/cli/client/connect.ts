@@ -6,7 +6,7 @@ import { startGateway } from "../../gateway/start.js";
 import { probeGateway, reachGateway } from "../../gateway/locate.js";
 import { findLockedInstance, readLiveProcess } from "../../gateway/gateway-files.js";
 import { gatewaySocketPath, resolveHome } from "../../home/state-directory.js";
-import { openStateDirectory } from "../../store/open-state-directory.js";
+import { openStateDirectory } from "../../store/open.js";
 import type { AcpQueryVerb } from "../../queries/acp.js";
 import type { TaskQueryVerb } from "../../queries/tasks.js";
 import { notice } from "../print/stderr.js";

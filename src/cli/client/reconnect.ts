@@ -1,7 +1,6 @@
 import { setTimeout } from "node:timers/promises";
 import { isatty } from "node:tty";
-import type { GatewayClient } from "../../api/client.js";
-import { followNdjson } from "../../api/ndjson.js";
+import { followNdjson, type GatewayClient } from "../../api/client.js";
 import { defaults } from "../../defaults.js";
 import { GatewayUnreachable } from "../../errors.js";
 import { reachGateway } from "../../gateway/locate.js";

@@ -9,8 +9,7 @@ import { observeMachineIdentity } from "../../home/machine-identity.js";
 import { readStateId } from "../../home/persistent-id.js";
 import { resolveHome, type StateDirectory } from "../../home/state-directory.js";
 import type { RunRecord } from "../../model/run.js";
-import { findStateDirectory } from "../../store/open-state-directory.js";
-import { openStoreForReading } from "../../store/open.js";
+import { findStateDirectory, openStoreForReading } from "../../store/open.js";
 import { NAME_LABEL } from "../options/run-name.js";
 import type { RunView } from "./run-view.js";
 

@@ -15,8 +15,7 @@ import {
   localCopyDirectory,
   matchesRunFilter,
 } from "../../store/local-copy/run-copy.js";
-import { findStateDirectory } from "../../store/open-state-directory.js";
-import { isStoreFailure, openStoreForReading } from "../../store/open.js";
+import { findStateDirectory, isStoreFailure, openStoreForReading } from "../../store/open.js";
 import type { EventFilter } from "../../store/runs/store.js";
 import type { ReadStore } from "../../store/store.js";
 import { sanitizeLine } from "../../text/sanitize.js";

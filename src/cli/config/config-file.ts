@@ -3,7 +3,7 @@ import { BadConfig } from "../../config/problems.js";
 import type { Config } from "../../config/schema.js";
 import { readSettings, type Setting } from "../../config/settings.js";
 import { BadInput } from "../../errors.js";
-import { describeChannels } from "../../queries/channels.js";
+import { describeChannels } from "../../channels/check-channel.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { paletteFor } from "../print/palette.js";
 import { print, toJson } from "../print/stdout.js";

@@ -5,7 +5,7 @@ import { reachGateway } from "../../gateway/locate.js";
 import { errorMessage } from "../../home/errno.js";
 import type { StateDirectory } from "../../home/state-directory.js";
 import { localCopyDirectory } from "../../store/local-copy/run-copy.js";
-import { readUnrestored, type UnrestoredRecord } from "../../store/local-copy/unrestored.js";
+import { readUnrestored, type UnrestoredRecord } from "../../store/local-copy/task-copy.js";
 import { openStoreForReading } from "../../store/open.js";
 import { formatDuration } from "../options/units.js";
 import { bad, type Check, ok, warn } from "./check.js";

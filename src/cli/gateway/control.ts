@@ -1,19 +1,18 @@
 import type { ResponseOf } from "../../api/contract.js";
-import { describeUnreachable, locateGateway, type UnreachableGateway } from "../../gateway/locate.js";
 import type { ShutdownPolicy, ShutdownSummary } from "../../api/routes/gateway.js";
+import { describeUnreachable, locateGateway, type UnreachableGateway } from "../../gateway/locate.js";
 import { startGateway } from "../../gateway/start.js";
 import { describeWaitingGateway } from "../../gateway/gateway-files.js";
 import { packageVersion } from "../../home/package.js";
 import { resolveHome } from "../../home/state-directory.js";
-import { openStateDirectory } from "../../store/open-state-directory.js";
+import { openStateDirectory } from "../../store/open.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { assertOperator, assertOutsideRun, requesterToken } from "../client/connect.js";
 import { formatDuration } from "../options/units.js";
 import { exitCodes } from "../print/exit-code.js";
 import { notice } from "../print/stderr.js";
 import { print, toJson } from "../print/stdout.js";
-import { stopExitCode } from "../stop/stop-run.js";
-import { printStopOutcome } from "../stop/stop-run.js";
+import { printStopOutcome, stopExitCode } from "../stop/stop-run.js";
 import { type GatewayStopResult, stopGateway, stopGatewayWithRuns } from "./stop.js";
 
 type GatewayStatusAnswer = ResponseOf<"status">;

@@ -1,8 +1,7 @@
 import { observeMachineIdentity } from "../../home/machine-identity.js";
 import { resolveHome } from "../../home/state-directory.js";
-import { type GatewayWithStatus, listGatewaysWithStatus } from "../../store/gateways/status.js";
-import { findStateDirectory } from "../../store/open-state-directory.js";
-import { openStoreForReading } from "../../store/open.js";
+import { type GatewayWithStatus, listGatewaysWithStatus } from "../../store/gateways/queries.js";
+import { findStateDirectory, openStoreForReading } from "../../store/open.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { assertOperator } from "../client/connect.js";
 import { type KnownHosts, readKnownHosts } from "../client/run-view.js";

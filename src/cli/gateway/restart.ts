@@ -13,9 +13,8 @@ import {
 import { errorMessage } from "../../home/errno.js";
 import { readOwnFile } from "../../home/own-file.js";
 import { resolveHome } from "../../home/state-directory.js";
-import { findStateDirectory } from "../../store/open-state-directory.js";
 import { OPEN_RUN_STATES, type RunRecord } from "../../model/run.js";
-import { openStoreForReading } from "../../store/open.js";
+import { findStateDirectory, openStoreForReading } from "../../store/open.js";
 import { assertOperator, assertOutsideRun } from "../client/connect.js";
 import { formatDuration } from "../options/units.js";
 import { exitCodes } from "../print/exit-code.js";

@@ -25,7 +25,7 @@ export async function printChannels(json: boolean): Promise<number> {
 async function configuredChannels(): Promise<Channels> {
   const [{ readSettings }, { describeChannels: listChannels }] = await Promise.all([
     import("../../config/settings.js"),
-    import("../../queries/channels.js"),
+    import("../../channels/check-channel.js"),
   ]);
   return listChannels((await readSettings()).config.channels);
 }

@@ -14,9 +14,14 @@ import { formatNotice } from "../print/stderr.js";
 import { toJson } from "../print/stdout.js";
 import { summarizeExit } from "./exit-summary.js";
 import type { ForegroundRunner } from "./foreground-runner.js";
-import type { ForegroundRun } from "./stdio.js";
+import {
+  currentTerminalSize,
+  enterRawTerminal,
+  type ForegroundRun,
+  forwardOutput,
+  forwardStdin,
+} from "./stdio.js";
 import { dieBySignal, interruptExitCode, RunInterrupts } from "./interrupts.js";
-import { currentTerminalSize, enterRawTerminal, forwardOutput, forwardStdin } from "./stdio.js";
 
 export interface ForegroundRequest {
   readonly input: CommandInput;

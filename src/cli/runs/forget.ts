@@ -7,7 +7,7 @@ import { readStateId } from "../../home/persistent-id.js";
 import { resolveHome } from "../../home/state-directory.js";
 import type { PublicGateway } from "../../model/gateway.js";
 import { OPEN_RUN_STATES, type RunRecord } from "../../model/run.js";
-import { findOwningGateway } from "../../queries/owning-gateway.js";
+import { findOwningGateway } from "../../queries/runs.js";
 import { openStore } from "../../store/open.js";
 import type { Store } from "../../store/store.js";
 import { forgetRun } from "../../supervisor/end/terminal-record.js";

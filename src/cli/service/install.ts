@@ -5,7 +5,7 @@ import { BadInput } from "../../errors.js";
 import { CLI_MAIN } from "../../gateway/start.js";
 import { writeOwnFile } from "../../home/own-file.js";
 import { resolveHome } from "../../home/state-directory.js";
-import { openStateDirectory } from "../../store/open-state-directory.js";
+import { openStateDirectory } from "../../store/open.js";
 import { assertOperator } from "../client/connect.js";
 import { notice } from "../print/stderr.js";
 import { print, toJson } from "../print/stdout.js";

@@ -7,8 +7,7 @@ import { findStateDirectoryOrCopy, resolveHome, type StateDirectory } from "../.
 import { recordLocation, type StateProvenance } from "../../home/state-location.js";
 import { OPEN_RUN_STATES, type RunRecord } from "../../model/run.js";
 import { localCopyDirectory } from "../../store/local-copy/run-copy.js";
-import { provenanceOf } from "../../store/open-state-directory.js";
-import { openStore, openStoreForReading } from "../../store/open.js";
+import { openStore, openStoreForReading, provenanceOf } from "../../store/open.js";
 import type { Store } from "../../store/store.js";
 import { forgetRun } from "../../supervisor/end/terminal-record.js";
 import { assertOperator } from "../client/connect.js";

@@ -1,7 +1,7 @@
 import { databaseUrl } from "../../config/database-url.js";
-import { parseStoreLocation, showsPassword, type StoreLocation } from "../../store/location.js";
 import { resolveHome } from "../../home/state-directory.js";
-import { findStateDirectory } from "../../store/open-state-directory.js";
+import { parseStoreLocation, showsPassword, type StoreLocation } from "../../store/location.js";
+import { findStateDirectory } from "../../store/open.js";
 import { notice } from "../print/stderr.js";
 
 /** The store that an argument names. */

@@ -1,18 +1,18 @@
+import type { RequestContext } from "../../api/contract.js";
+import type { AgentEntry } from "../../config/agents.js";
 import { ExecDenied } from "../../errors.js";
-import type { Approvals } from "../../sessions/approvals.js";
-import { cleanEnvironment } from "../../sessions/exec-environment.js";
-import { evaluateExec, type ExecPolicyRequest, type ExecEvaluation } from "../../sessions/exec-policy.js";
+import type { SessionRecord } from "../../model/session.js";
 import {
-  questionAboutCommand,
+  type CommandToApprove,
   diffEnvironment,
   NO_STDIN,
-  type CommandToApprove,
+  questionAboutCommand,
   type RequestedStdin,
 } from "../../sessions/approval-question.js";
+import type { Approvals } from "../../sessions/approvals.js";
+import { cleanEnvironment } from "../../sessions/exec-environment.js";
+import { evaluateExec, type ExecEvaluation, type ExecPolicyRequest } from "../../sessions/exec-policy.js";
 import type { Sessions } from "../../sessions/sessions.js";
-import type { SessionRecord } from "../../model/session.js";
-import type { RequestContext } from "../../api/handler.js";
-import type { AgentEntry } from "../../config/agents.js";
 import type { SpawnOptions } from "../../supervisor/api.js";
 
 export interface ExecAuthorizationDeps {

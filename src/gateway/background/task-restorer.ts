@@ -1,7 +1,11 @@
 import { defaults } from "../../defaults.js";
 import { StoreAway } from "../../errors.js";
-import { recordUnrestored, type UnrestoredRecord } from "../../store/local-copy/unrestored.js";
-import type { TaskCopy, CopiedTask } from "../../store/local-copy/task-copy.js";
+import {
+  type CopiedTask,
+  recordUnrestored,
+  type TaskCopy,
+  type UnrestoredRecord,
+} from "../../store/local-copy/task-copy.js";
 import type { NewRunEvent } from "../../model/run-event.js";
 import type { SessionRecord } from "../../model/session.js";
 import type { Store } from "../../store/store.js";

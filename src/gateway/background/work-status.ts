@@ -2,7 +2,7 @@ import type { AcpController } from "../../acp/controller.js";
 import type { StreamName } from "../../anchor/host.js";
 import { defaults } from "../../defaults.js";
 import type { RunRecord } from "../../model/run.js";
-import { CLI_BACKEND } from "../../model/session.js";
+import { CLI_BACKEND } from "../../model/enums.js";
 import type { TaskRecord } from "../../model/task.js";
 import { readOutputText } from "../../queries/output.js";
 import type { Sessions } from "../../sessions/sessions.js";

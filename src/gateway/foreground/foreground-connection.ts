@@ -8,9 +8,8 @@ import {
   decodeFrame,
   encodeFrame,
 } from "../../api/attach-frames.js";
-import { contract } from "../../api/contract.js";
-import { validateInput } from "../../api/handler.js";
-import { stream as streamSchema } from "../../api/routes/common.js";
+import { contract, validateInput } from "../../api/contract.js";
+import { stream as streamSchema } from "../../api/routes/schemas.js";
 import { SerialQueue } from "../../async/serial-queue.js";
 import { defaults } from "../../defaults.js";
 import { BadInput, StdinClosed } from "../../errors.js";

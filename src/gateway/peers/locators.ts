@@ -4,12 +4,12 @@ import type { AcpSession } from "../../model/acp.js";
 import type { GatewayRecord } from "../../model/gateway.js";
 import type { RunRecord } from "../../model/run.js";
 import type { TaskRecord } from "../../model/task.js";
+import { findOwningGateway } from "../../queries/runs.js";
 import type { Authorizer } from "../../sessions/authorizer.js";
 import type { Requester } from "../../sessions/requester.js";
 import type { AcpStore } from "../../store/acp/store.js";
 import type { GatewayStore } from "../../store/gateways/store.js";
 import { Peer } from "./peer.js";
-import { findOwningGateway } from "../../queries/owning-gateway.js";
 
 export interface RunLocatorDeps {
   readonly store: Pick<GatewayStore, "listGateways" | "listHosts" | "getGateway"> & {

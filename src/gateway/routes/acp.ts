@@ -2,8 +2,13 @@ import type { RequestedAgentCommand } from "../../acp/agent-command.js";
 import type { AcpController } from "../../acp/controller.js";
 import { DEFAULT_PERMISSION_RULES } from "../../acp/ensure-session.js";
 import type { PromptRequest } from "../../acp/session/prompt-queue.js";
-import type { ParsedRequestOf, ResponseOf } from "../../api/contract.js";
-import { omitUndefined, type RequestContext, type RouteHandlers } from "../../api/handler.js";
+import {
+  omitUndefined,
+  type ParsedRequestOf,
+  type RequestContext,
+  type ResponseOf,
+  type RouteHandlers,
+} from "../../api/contract.js";
 import type { HandlerDeps } from "./deps.js";
 import type { PERMISSION_PRESETS } from "../../api/routes/acp.js";
 import { BadInput, NotFound } from "../../errors.js";

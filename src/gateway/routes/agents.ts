@@ -1,12 +1,12 @@
 import { cliCommand, parseVersion } from "../../agents/command-line.js";
-import type { ParsedRequestOf, ResponseOf } from "../../api/contract.js";
-import type { RequestContext, RouteHandlers } from "../../api/handler.js";
+import type { ParsedRequestOf, RequestContext, ResponseOf, RouteHandlers } from "../../api/contract.js";
 import { execBody } from "../../api/routes/exec.js";
 import type { AgentEntry } from "../../config/agents.js";
 import { defaults } from "../../defaults.js";
 import { BadInput, NotFound } from "../../errors.js";
 import { newRunId } from "../../model/ids.js";
-import { CLI_BACKEND, type SessionRecord } from "../../model/session.js";
+import { CLI_BACKEND } from "../../model/enums.js";
+import type { SessionRecord } from "../../model/session.js";
 import { type AgentListing, CallerSearchPath, describeAgent, describeAgents } from "../../queries/agents.js";
 import { NO_STDIN } from "../../sessions/approval-question.js";
 import { sessionIdOf } from "../../sessions/requester.js";

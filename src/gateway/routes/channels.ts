@@ -2,8 +2,8 @@ import { NotFound } from "../../errors.js";
 import { newMessageId } from "../../model/ids.js";
 import type { Notification } from "../../model/outbox.js";
 import { DeliveryFailed } from "../../tasks/delivery.js";
-import type { RouteHandlers } from "../../api/handler.js";
-import { describeChannels } from "../../queries/channels.js";
+import type { RouteHandlers } from "../../api/contract.js";
+import { describeChannels } from "../../channels/check-channel.js";
 import type { HandlerDeps } from "./deps.js";
 
 export function createChannelHandlers(

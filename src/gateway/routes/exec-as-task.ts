@@ -1,5 +1,4 @@
-import type { ParsedRequestOf, ResponseOf } from "../../api/contract.js";
-import type { RequestContext, RouteHandlers } from "../../api/handler.js";
+import type { ParsedRequestOf, RequestContext, ResponseOf, RouteHandlers } from "../../api/contract.js";
 import { RunExists } from "../../errors.js";
 import { newRunId } from "../../model/ids.js";
 import type { RunRecord } from "../../model/run.js";

@@ -1,7 +1,12 @@
 import { constants } from "node:os";
 import type { StreamName } from "../../anchor/host.js";
-import type { ParsedRequestOf, ResponseOf } from "../../api/contract.js";
-import { GATEWAY_STOPPING, omitUndefined, type RequestContext } from "../../api/handler.js";
+import {
+  GATEWAY_STOPPING,
+  omitUndefined,
+  type ParsedRequestOf,
+  type RequestContext,
+  type ResponseOf,
+} from "../../api/contract.js";
 import { defaults } from "../../defaults.js";
 import { LimitUnavailable, SpawnFailed } from "../../errors.js";
 import { newRunId } from "../../model/ids.js";

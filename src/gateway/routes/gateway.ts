@@ -1,6 +1,6 @@
 import { errorMessage } from "../../home/errno.js";
 import { packageVersion } from "../../home/package.js";
-import type { RouteHandlers } from "../../api/handler.js";
+import type { RouteHandlers } from "../../api/contract.js";
 import { OPEN_RUN_STATES } from "../../model/run.js";
 import type { HiddenEvent, RunEvent } from "../../model/run-event.js";
 import { runsSeenBy } from "../../queries/runs.js";

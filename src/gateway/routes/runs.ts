@@ -1,10 +1,10 @@
-import type { ResponseOf } from "../../api/contract.js";
 import {
   GATEWAY_STOPPING,
   omitUndefined,
   type RequestContext,
+  type ResponseOf,
   type RouteHandlers,
-} from "../../api/handler.js";
+} from "../../api/contract.js";
 import { defaults } from "../../defaults.js";
 import { readLog } from "../../queries/output.js";
 import { pollRun } from "../../queries/poll.js";

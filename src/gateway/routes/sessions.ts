@@ -1,4 +1,4 @@
-import { omitUndefined, type RouteHandlers } from "../../api/handler.js";
+import { omitUndefined, type RouteHandlers } from "../../api/contract.js";
 import { BadInput, NotFound, SessionClosed } from "../../errors.js";
 import { readSessionHistory, readSessionInbox, readSessionStatus } from "../../queries/sessions.js";
 import type { HandlerDeps } from "./deps.js";

@@ -1,4 +1,4 @@
-import type { RequestContext, RouteHandlers } from "../../api/handler.js";
+import type { RequestContext, RouteHandlers } from "../../api/contract.js";
 import { BadInput, NotFound, TaskRefused } from "../../errors.js";
 import { isTaskEnded, type TaskRecord } from "../../model/task.js";
 import { createTaskQueries, resolveTask } from "../../queries/tasks.js";

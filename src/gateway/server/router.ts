@@ -1,12 +1,13 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { contract, type Verb } from "../../api/contract.js";
-import { errorHeaders, httpStatusOf, toErrorResponse } from "../../api/error-response.js";
 import {
+  contract,
   GATEWAY_STOPPING,
   type RequestContext,
   type RouteHandlers,
   validateInput,
-} from "../../api/handler.js";
+  type Verb,
+} from "../../api/contract.js";
+import { errorHeaders, httpStatusOf, toErrorResponse } from "../../api/error-response.js";
 import type { Route } from "../../api/route.js";
 import { CHALLENGE_PATH } from "../../api/token-proof.js";
 import { defaults } from "../../defaults.js";

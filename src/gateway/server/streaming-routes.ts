@@ -1,7 +1,6 @@
 import { once } from "node:events";
 import type { ServerResponse } from "node:http";
-import { contract } from "../../api/contract.js";
-import { type RequestContext, validateInput } from "../../api/handler.js";
+import { contract, type RequestContext, validateInput } from "../../api/contract.js";
 import { openApiDocument } from "../../api/openapi.js";
 import { acpUpdateResponse, requireAcpSession } from "../../queries/acp.js";
 import { resolveTask } from "../../queries/tasks.js";

@@ -1,12 +1,13 @@
-import { errorMessage } from "../../home/errno.js";
-import { readFile, rm } from "node:fs/promises";
-import { dirname } from "node:path";
+import { readdir, readFile, rm } from "node:fs/promises";
+import { dirname, join } from "node:path";
 import { databaseUrl } from "../../config/database-url.js";
+import { defaults } from "../../defaults.js";
 import { CopyRefused } from "../../errors.js";
+import { errorMessage } from "../../home/errno.js";
+import { isInstanceLockFree } from "../../home/instance-lock.js";
 import { localCopyDirectory } from "../local-copy/run-copy.js";
 import { type StoreLocation, storeLocationName } from "../location.js";
 import { SCHEMA_VERSION, TABLES } from "../sql/migrations.js";
-import { findActiveWriters, findInstances } from "./active-writers.js";
 import {
   type ColumnValue,
   TableChecksum,
@@ -14,6 +15,60 @@ import {
   type TableRow,
   type TableWriter,
 } from "./table-io.js";
+
+/** The instances below some state directories: descriptions of the live ones, and the ids of the dead ones. */
+export interface InstanceLiveness {
+  readonly alive: readonly string[];
+  readonly dead: ReadonlySet<string>;
+}
+
+export async function findInstances(homes: readonly string[]): Promise<InstanceLiveness> {
+  const alive: string[] = [];
+  const dead = new Set<string>();
+  for (const home of homes) {
+    const path = join(home, "instances");
+    for (const name of await readdir(path).catch(() => [])) {
+      // A lock that cannot be read proves nothing.
+      const free = await isInstanceLockFree(join(path, name)).catch(() => false);
+      if (free) dead.add(name);
+      else alive.push(`supervisor ${name} is at work in ${home}`);
+    }
+  }
+  return { alive, dead };
+}
+
+/** The supervisors and gateways that write to a store, as far as the store itself shows. */
+export async function findActiveWriters(
+  reader: TableReader,
+  dead: ReadonlySet<string>,
+  bootId: string | null,
+): Promise<readonly string[]> {
+  const now = await reader.now();
+  // The clock of a SQLite store ends with the boot, so leases of another boot cannot be compared.
+  const boot = bootId === null ? "" : ` and boot_id = '${bootId}'`;
+  const leases = await reader.query(
+    `select owner_instance_id as owner, host_id as host, max(lease_expires_at) as until, count(*) as runs
+     from runs where state <> 'exited' and lease_expires_at > ${now}${boot} group by owner_instance_id, host_id`,
+  );
+  const held = leases
+    .filter(({ owner }) => !dead.has(String(owner)))
+    .map(({ owner, host, until, runs }) => {
+      const seconds = Math.ceil((Number(until) - now) / 1_000);
+      return `supervisor ${owner} of host ${host} holds ${runs} open runs, for ${seconds} s more at least`;
+    });
+  const beating = await reader.query(
+    `select instance_id as gateway, host_name as host from gateways
+     where stopped_at is null and heartbeat_at > ${now - defaults.leaseMs} and heartbeat_at <= ${now}${boot}`,
+  );
+  const heard = beating
+    .filter(({ gateway }) => !dead.has(String(gateway)))
+    .map(
+      ({ gateway, host }) =>
+        `gateway ${gateway} of host ${host} was heard of in the last ${defaults.leaseMs / 1_000} s`,
+    );
+  const connected = (await reader.connectedInstances()).filter((name) => !dead.has(name));
+  return [...held, ...heard, ...connected.map((name) => `supervisor ${name} is connected`)];
+}
 
 export interface CopiedTable {
   readonly table: string;
@@ -150,7 +205,7 @@ async function requireNoWriters({ from, to, home }: CopyOptions): Promise<void> 
     await using reader = await openReader(location);
     if (reader === null) continue;
     writers.push(
-      ...(await findActiveWriters(reader, dead, location.kind === "sqlite" ? await bootId() : null)),
+      ...(await findActiveWriters(reader, dead, location.kind === "sqlite" ? await readBootId() : null)),
     );
   }
   if (writers.length > 0)
@@ -169,6 +224,6 @@ async function openWriter(location: StoreLocation): Promise<TableWriter> {
   return (await import("./postgres.js")).openPostgresWriter(location.url);
 }
 
-async function bootId(): Promise<string> {
+async function readBootId(): Promise<string> {
   return (await readFile("/proc/sys/kernel/random/boot_id", "utf8").catch(() => "")).trim();
 }

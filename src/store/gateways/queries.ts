@@ -1,8 +1,10 @@
 import { type Kysely, sql } from "kysely";
-import type { GatewayRecord, HostRecord, PublicGateway } from "../../model/gateway.js";
-import { gatewayTable, hostTable, type Schema } from "../schema.js";
+import { defaults } from "../../defaults.js";
+import type { GatewayRecord, HostRecord, PublicGateway, RemoteStop } from "../../model/gateway.js";
+import { gatewayTable, hostTable, remoteStopTable, type Schema } from "../schema.js";
 import type { Reader } from "../sql/engine.js";
-import type { GatewayFilter, GatewayReads } from "./store.js";
+import type { ReadStore } from "../store.js";
+import type { GatewayFilter, GatewayReads, RemoteStopReads } from "./store.js";
 
 export function gatewayQueries(reader: Reader): GatewayReads {
   return {
@@ -45,4 +47,72 @@ async function countOpenRunsByOwner(db: Kysely<Schema>): Promise<ReadonlyMap<str
     .groupBy("owner_instance_id")
     .execute();
   return new Map(rows.map(({ owner_instance_id, held }) => [owner_instance_id, held]));
+}
+
+/**
+ * `up`: sent a heartbeat within a lease. `silent`: did not. `unreachable`: did not for so long that its runs count as
+ * stalled. `stopped`: reported that it stopped.
+ */
+export type GatewayStatus = "up" | "silent" | "unreachable" | "stopped";
+
+export interface GatewayWithStatus extends PublicGateway {
+  readonly presence: GatewayStatus;
+  /** On the reader's clock; null: before the last boot of its host. */
+  readonly lastHeardAt: number | null;
+  /** How many open runs it owns. */
+  readonly runs: number;
+}
+
+/** `silentMs` null: measured on the clock of another boot. */
+export function gatewayStatus(
+  { stoppedAt }: Pick<PublicGateway, "stoppedAt">,
+  silentMs: number | null,
+): GatewayStatus {
+  if (stoppedAt !== null) return "stopped";
+  if (silentMs === null || silentMs > defaults.stalledOwnerMs) return "unreachable";
+  return silentMs > defaults.leaseMs ? "silent" : "up";
+}
+
+/** All gateways with their status and number of open runs. */
+export async function listGatewaysWithStatus(
+  store: Pick<ReadStore, "listGateways" | "countOpenRunsByOwner" | "now" | "shared">,
+  bootId: string,
+  wall: number,
+): Promise<readonly GatewayWithStatus[]> {
+  const [gateways, held, now] = await Promise.all([
+    store.listGateways(),
+    store.countOpenRunsByOwner(),
+    store.now(),
+  ]);
+  return gateways.map((gateway) => {
+    const sameClock = store.shared || gateway.bootId === bootId;
+    const silentMs = sameClock ? Math.max(0, now - gateway.heartbeatAt) : null;
+    return {
+      ...gateway,
+      presence: gatewayStatus(gateway, silentMs),
+      lastHeardAt: silentMs === null ? null : wall - silentMs,
+      runs: held.get(gateway.instanceId) ?? 0,
+    };
+  });
+}
+
+/** The remote stop is not done. A literal, not a parameter, so that the partial index is used. */
+export const isOpenStop = sql<boolean>`done_at is null`;
+
+export function remoteStopQueries(reader: Reader): RemoteStopReads {
+  const list = (column: "target" | "run_id", values: readonly string[]): Promise<readonly RemoteStop[]> =>
+    reader.read(async (db) => {
+      const query = db.selectFrom("commands").selectAll().where(column, "in", values).where(isOpenStop);
+      const rows = await query.orderBy("created_at").orderBy("id").execute();
+      return rows.map((row) => remoteStopTable.toRecord(row));
+    }, []);
+  return {
+    getRemoteStop: (id) =>
+      reader.read(async (db) => {
+        const row = await db.selectFrom("commands").selectAll().where("id", "=", id).executeTakeFirst();
+        return row === undefined ? null : remoteStopTable.toRecord(row);
+      }, null),
+    listRemoteStops: (targets) => list("target", targets),
+    listRemoteStopsOfRun: (runId) => list("run_id", [runId]),
+  };
 }

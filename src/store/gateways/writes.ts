@@ -1,9 +1,11 @@
 import { type Compilable, type RawBuilder, sql } from "kysely";
 import { defaults } from "../../defaults.js";
 import type { HostInfo, NewGateway } from "../../model/gateway.js";
-import { gatewayTable } from "../schema.js";
+import type { EventLog } from "../runs/events.js";
+import { gatewayTable, remoteStopTable } from "../schema.js";
 import { countChanged, hasChanged, type SqlEngine, type Steps } from "../sql/engine.js";
-import type { GatewayReads, GatewayWrites } from "./store.js";
+import { isOpenStop } from "./queries.js";
+import type { GatewayReads, GatewayWrites, RemoteStopWrites } from "./store.js";
 
 export function gatewayWrites(
   engine: SqlEngine,
@@ -104,4 +106,43 @@ function upsertHost({ db }: SqlEngine, { hostId, name, platform }: HostInfo): Co
     .insertInto("hosts")
     .values({ host_id: hostId, name, platform, first_seen_at: now, last_seen_at: now })
     .onConflict((conflict) => conflict.column("host_id").doUpdateSet({ name, platform, last_seen_at: now }));
+}
+
+export function remoteStopWrites(engine: SqlEngine, events: EventLog): RemoteStopWrites {
+  const { db, dialect } = engine;
+  const update = (id: string) => db.updateTable("commands").where("id", "=", id).where(isOpenStop);
+  return {
+    async insertRemoteStop({ graceMs, ...stop }, news) {
+      const row = {
+        ...remoteStopTable.toColumns({
+          ...stop,
+          graceMs: graceMs === null ? null : Math.round(graceMs),
+          acceptedAt: null,
+          doneAt: null,
+          outcome: null,
+          survivors: [],
+          error: null,
+        }),
+        created_at: dialect.now(),
+      };
+      const insert = db.insertInto("commands").values(row);
+      const inserted = await events.write(news, () =>
+        hasChanged(insert.onConflict((conflict) => conflict.column("id").doNothing())),
+      );
+      if (inserted) engine.notifyTarget(stop.target);
+      return inserted;
+    },
+    async acceptRemoteStop(id) {
+      const accept = update(id).set({ accepted_at: dialect.now() }).where("accepted_at", "is", null);
+      await engine.perform(() => countChanged(accept));
+    },
+    finishRemoteStop(id, { outcome, survivors, error }, news) {
+      const result = remoteStopTable.toColumns({ outcome, survivors, error });
+      return events.write(news, () => hasChanged(update(id).set({ ...result, done_at: dialect.now() })));
+    },
+    deleteRemoteStops(olderThanMs) {
+      const before = sql<number>`${dialect.now()} - ${Math.ceil(olderThanMs)}`;
+      return engine.perform(() => countChanged(db.deleteFrom("commands").where("created_at", "<", before)));
+    },
+  };
 }

@@ -1,12 +1,12 @@
-import { mkdir } from "node:fs/promises";
+import { mkdir, rename } from "node:fs/promises";
 import { join } from "node:path";
 import { defaults } from "../../defaults.js";
 import { errnoCode } from "../../home/errno.js";
-import { readOwnFile } from "../../home/own-file.js";
+import { readOwnFile, writeOwnFile } from "../../home/own-file.js";
+import type { OutboxEntry } from "../../model/outbox.js";
 import type { SessionRecord } from "../../model/session.js";
 import { isTaskEnded, type TaskEvent, type TaskRecord } from "../../model/task.js";
 import { AppendLog } from "./append-log.js";
-import type { OutboxEntry } from "../../model/outbox.js";
 
 /** A task as it was last written to a shared store, with its history and its messages. */
 export interface CopiedTask {
@@ -238,4 +238,43 @@ function changedFields(before: TaskRecord | null, after: TaskRecord): object {
     ([field, value]) => JSON.stringify(value) !== JSON.stringify(before[field as keyof TaskRecord]),
   );
   return Object.fromEntries(fields);
+}
+
+/** A record that a store has lost and that could not be put back. */
+export interface UnrestoredRecord {
+  /** Empty: the record is not about a task. */
+  readonly taskId: string;
+  /** One sentence for a person. */
+  readonly detail: string;
+  readonly at: number;
+}
+
+/** How many are kept: more would not help the reader. */
+const MAX_KEPT = 1_000;
+
+/** The records of the last day. A damaged file counts as missing. */
+export async function readUnrestored(
+  directory: string,
+  now = Date.now(),
+): Promise<readonly UnrestoredRecord[]> {
+  try {
+    const kept = JSON.parse(await readOwnFile(listPath(directory))) as readonly UnrestoredRecord[];
+    return kept.filter(({ at }) => at >= now - defaults.ledgerEndsKeptMs);
+  } catch {
+    return [];
+  }
+}
+
+export async function recordUnrestored(directory: string, found: readonly UnrestoredRecord[]): Promise<void> {
+  if (found.length === 0) return;
+  const same = (one: UnrestoredRecord, other: UnrestoredRecord): boolean =>
+    one.taskId === other.taskId && one.detail === other.detail;
+  const before = (await readUnrestored(directory)).filter((each) => !found.some((one) => same(one, each)));
+  const draft = `${listPath(directory)}.${process.pid}`;
+  writeOwnFile(draft, JSON.stringify([...before, ...found].slice(-MAX_KEPT)));
+  await rename(draft, listPath(directory));
+}
+
+function listPath(directory: string): string {
+  return join(directory, "not-restored.list");
 }

@@ -1,10 +1,10 @@
 import { defaults } from "../../defaults.js";
-import type { NewTaskEvent, TaskEvent, TaskRecord } from "../../model/task.js";
 import { newOutboxEntry, type OutboxEntry } from "../../model/outbox.js";
+import type { NewTaskEvent, TaskEvent, TaskRecord } from "../../model/task.js";
 import type { Store } from "../store.js";
 import type { OutboxResult } from "../tasks/store.js";
-import type { TaskCopy, CopiedTaskChange } from "./task-copy.js";
-import { overrideMethods } from "./with-run-copy.js";
+import { overrideMethods } from "./run-copy.js";
+import type { CopiedTaskChange, TaskCopy } from "./task-copy.js";
 
 /**
  * The same store; tasks, messages and sessions are recorded in the local copy before their writes are answered. A failure

@@ -11,31 +11,20 @@ import {
 } from "kysely";
 import { DatabaseError, type Pool, type PoolClient } from "pg";
 import type { PostgresAddress } from "../../config/postgres-url.js";
+import { defaults } from "../../defaults.js";
 import { StoreAway } from "../../errors.js";
 import type { Schema } from "../schema.js";
-import type { SqlDialect, SqlEngine, Steps } from "../sql/engine.js";
-import { EngineDialect, rejectStreaming } from "../sql/kysely-dialect.js";
+import {
+  EngineDialect,
+  rejectStreaming,
+  type SqlDialect,
+  type SqlEngine,
+  type Steps,
+} from "../sql/engine.js";
 import { TABLES } from "../sql/migrations.js";
-import { ServerCircuitBreaker } from "./circuit-breaker.js";
 import { isConflict, isMissingSchema, serverHangsError, translatePostgresError } from "./errors.js";
-import { PostgresNotifier } from "./notify.js";
-
-/** Enough for all statements of this program; bounded, because callers combine filters. */
-const NAMES_KEPT = 256;
-
-/** A statement with a name is parsed and planned once per connection. Those beyond the bound have none, and still work. */
-export class StatementNames {
-  readonly #names = new Map<string, string>();
-
-  of(text: string): { readonly name?: string } {
-    const known = this.#names.get(text);
-    if (known !== undefined) return { name: known };
-    if (this.#names.size >= NAMES_KEPT) return {};
-    const name = `s${this.#names.size}`;
-    this.#names.set(text, name);
-    return { name };
-  }
-}
+import { PostgresNotifier } from "./events.js";
+import { ServerGenerations, StatementNames } from "./pool.js";
 
 /**
  * Milliseconds on the server's clock. Not now(), which is the start of the transaction: after a wait for a lock, a lease
@@ -65,18 +54,55 @@ const PAUSE_MS = 5;
 const BEGIN = CompiledQuery.raw("begin");
 const COMMIT = CompiledQuery.raw("commit");
 
-/** Counts the servers, databases and sets of tables that connections have reached. */
-export class ServerGenerations {
-  #last = "";
-  generation = 0;
-  changedAt = -Infinity;
+/**
+ * Circuit breaker for a server that hangs. A statement that fails only after `storeHangMs` opens it; while it is open,
+ * statements fail at once, and probes check the server one after the other. A quick failure (refused, terminated) does
+ * not open it, because the next statement fails as quickly.
+ */
+export class ServerCircuitBreaker {
+  readonly #probe: () => Promise<void>;
+  readonly #refuse: (reason: unknown) => Error;
+  #error: unknown = null;
+  #closed: Promise<void> | null = null;
+  #disposed = false;
 
-  readonly observe = (what: string): void => {
-    if (what === this.#last) return;
-    this.generation += 1;
-    if (this.generation > 1) this.changedAt = Date.now();
-    this.#last = what;
-  };
+  /** `probe` resolves when the server answers; `refuse` makes the error of a statement that is not sent. */
+  constructor(probe: () => Promise<void>, refuse: (reason: unknown) => Error) {
+    this.#probe = probe;
+    this.#refuse = refuse;
+  }
+
+  /** Rejects while the server is known to hang. */
+  async enter(): Promise<void> {
+    const closed = this.#closed;
+    if (closed === null) return;
+    await Promise.race([closed, delay(defaults.storeReopenMs, undefined, { ref: false })]);
+    if (this.#closed !== null) throw this.#refuse(this.#error);
+  }
+
+  recordFailure(reason: unknown, tookMs: number): void {
+    if (tookMs < defaults.storeHangMs || this.#disposed) return;
+    this.#error = reason;
+    this.#closed ??= this.#probeUntilUp().finally(() => {
+      this.#closed = null;
+    });
+  }
+
+  dispose(): void {
+    this.#disposed = true;
+  }
+
+  /** Never rejects. */
+  async #probeUntilUp(): Promise<void> {
+    while (!this.#disposed) {
+      try {
+        await this.#probe();
+        return;
+      } catch {
+        await delay(defaults.storeProbeMs, undefined, { ref: false });
+      }
+    }
+  }
 }
 
 /** Creates missing tables, or rejects. */

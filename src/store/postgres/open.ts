@@ -3,11 +3,18 @@ import type { MigrationMode } from "../../config/database-url.js";
 import { parsePostgresUrl, type PostgresAddress } from "../../config/postgres-url.js";
 import { defaults } from "../../defaults.js";
 import { composeReadStore, composeStore } from "../sql/compose.js";
-import type { ReadStore, Store } from "../store.js";
-import { PostgresEngine, ServerGenerations } from "./engine.js";
+import { migrationStatus, type MigrationStatus } from "../sql/migrations.js";
+import type { ReadStore, Store, StoreCheck } from "../store.js";
+import { PostgresEngine } from "./engine.js";
 import { translatePostgresError } from "./errors.js";
-import { hasCurrentSchema, migratePostgres, requireMigratedSchema } from "./migrate.js";
-import { openPool } from "./pool.js";
+import {
+  appliedPostgresMigrations,
+  hasCurrentSchema,
+  migratePostgres,
+  postgresStoreLabel,
+  requireMigratedSchema,
+} from "./migrate.js";
+import { openPool, ServerGenerations } from "./pool.js";
 
 export type PostgresReadOptions = Omit<PostgresStoreOptions, "eventsKept" | "migrate">;
 
@@ -74,4 +81,42 @@ export async function openPostgresStoreForReading(options: PostgresReadOptions):
   const readPool = await openReadPool(options);
   if (readPool === null) return null;
   return composeReadStore(new PostgresEngine(readPool.pool, readPool.address, { ensureSchema: null }));
+}
+
+/** Counts the records; changes nothing. Null: there is no schema yet. The server itself checks for damage. */
+export async function checkPostgresStore(options: PostgresReadOptions): Promise<StoreCheck | null> {
+  const readPool = await openReadPool(options);
+  if (readPool === null) return null;
+  const { pool, address } = readPool;
+  try {
+    const { rows } = await pool.query<Record<"schema" | "open" | "ended" | "events" | "most", number>>(`select
+      (select max(id) from holdfast_migrations) as schema,
+      (select count(*) from runs where state <> 'exited') as open,
+      (select count(*) from runs where state = 'exited') as ended,
+      (select count(*) from run_events) as events,
+      (select max(kept) from (select count(*) as kept from run_events group by state_id) as each) as most`);
+    const { schema = 0, open = 0, ended = 0, events = 0, most } = rows[0] ?? {};
+    return { schema, damage: null, runs: { open, ended }, events, mostEvents: most ?? 0, logBytes: 0 };
+  } catch (error) {
+    throw translatePostgresError(error, address, "asking");
+  } finally {
+    await pool.end();
+  }
+}
+
+/** The schema version and migrations of the store. Changes nothing. */
+export async function postgresMigrationStatus({
+  url,
+  schema,
+  ...session
+}: PostgresReadOptions): Promise<MigrationStatus> {
+  const address = parsePostgresUrl(url, schema);
+  const pool = openPool(address, { ...session, readOnly: true });
+  try {
+    return migrationStatus(postgresStoreLabel(address), await appliedPostgresMigrations(pool, address));
+  } catch (error) {
+    throw translatePostgresError(error, address, "connecting");
+  } finally {
+    await pool.end();
+  }
 }

@@ -1,9 +1,39 @@
-import { Client, Pool } from "pg";
-import type { PoolClient } from "pg";
+import { Client, Pool, type PoolClient } from "pg";
 import { defaults } from "../../defaults.js";
 import { isStandbyError, noHostReachable, shouldTryNextHost, type HostFailure } from "./errors.js";
 import { clientConfig, prepareSession, type SessionSettings } from "./session.js";
 import type { PostgresHost, PostgresAddress } from "../../config/postgres-url.js";
+
+/** Enough for all statements of this program; bounded, because callers combine filters. */
+const NAMES_KEPT = 256;
+
+/** A statement with a name is parsed and planned once per connection. Those beyond the bound have none, and still work. */
+export class StatementNames {
+  readonly #names = new Map<string, string>();
+
+  of(text: string): { readonly name?: string } {
+    const known = this.#names.get(text);
+    if (known !== undefined) return { name: known };
+    if (this.#names.size >= NAMES_KEPT) return {};
+    const name = `s${this.#names.size}`;
+    this.#names.set(text, name);
+    return { name };
+  }
+}
+
+/** Counts the servers, databases and sets of tables that connections have reached. */
+export class ServerGenerations {
+  #last = "";
+  generation = 0;
+  changedAt = -Infinity;
+
+  readonly observe = (what: string): void => {
+    if (what === this.#last) return;
+    this.generation += 1;
+    if (this.generation > 1) this.changedAt = Date.now();
+    this.#last = what;
+  };
+}
 
 /** `generations` gets an identifier of the server, its start, the database and the tables for each new connection. */
 export function openPool(

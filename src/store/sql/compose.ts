@@ -1,10 +1,9 @@
 import { acpQueries } from "../acp/queries.js";
 import { acpWrites } from "../acp/writes.js";
-import { gatewayQueries } from "../gateways/queries.js";
-import { gatewayWrites } from "../gateways/writes.js";
+import { gatewayQueries, remoteStopQueries } from "../gateways/queries.js";
+import { gatewayWrites, remoteStopWrites } from "../gateways/writes.js";
 import { messageQueries } from "../messages/queries.js";
 import { messageWrites } from "../messages/writes.js";
-import { remoteStopQueries, remoteStopWrites } from "../gateways/remote-stops.js";
 import { eventLog } from "../runs/events.js";
 import { runQueries } from "../runs/queries.js";
 import { runWrites } from "../runs/writes.js";

@@ -1,14 +1,18 @@
 import { StateUnusable, StoreOutdated } from "../../errors.js";
-import * as runs from "./migrations/0001-runs.js";
-import * as runEvents from "./migrations/0002-run-events.js";
-import * as origin from "./migrations/0003-origin.js";
-import * as sessions from "./migrations/0004-sessions.js";
-import * as sessionOfRun from "./migrations/0007-session-of-run.js";
-import * as gateways from "./migrations/0008-gateways.js";
-import * as commands from "./migrations/0009-commands.js";
-import * as sessionMessages from "./migrations/0011-session-messages.js";
-import * as acp from "./migrations/0012-acp.js";
-import * as tasks from "./migrations/0013-tasks.js";
+import { ACP_SQL } from "./migrations/acp.js";
+import { COMMANDS_SQL, GATEWAYS_SQL } from "./migrations/gateways.js";
+import {
+  LIMITS_SQL,
+  ORIGIN_SQL,
+  RUN_EVENTS_SQL,
+  RUNS_SQL,
+  SERVICES_SQL,
+  SESSION_OF_RUN_SQL,
+  TIME_NAMESPACE_SQL,
+  WHOSE_SQL,
+} from "./migrations/runs.js";
+import { SESSION_MESSAGES_SQL, SESSION_TOKENS_SQL, SESSIONS_SQL } from "./migrations/sessions.js";
+import { TASKS_SQL } from "./migrations/tasks.js";
 
 export interface Migration {
   readonly id: number;
@@ -23,46 +27,6 @@ export interface Migration {
   readonly minCompatible?: number;
 }
 
-/** The limits of a run, and the limit that it hit. */
-const LIMITS_SQL = `
-alter table runs add column limits text check (limits is null or json_type(limits) = 'object');
-alter table runs add column exit_limit text check (exit_limit is null or exit_limit in ('memory', 'pids'));
-`;
-
-/** The port of a service, and since when it listens there. Older services have neither. */
-const SERVICES_SQL = `
-alter table runs add column service text check (service is null or json_type(service) = 'object');
-
-drop trigger runs_exited_is_final;
-update runs set service = '{"port":null,"readyAt":null}' where kind = 'service';
-create trigger runs_exited_is_final before update on runs when old.state = 'exited'
-begin
-  select raise(abort, 'an exited run never changes');
-end;
-`;
-
-/** Adds the state directory's id to events. Older events get it from their runs, if those still exist. */
-const WHOSE_SQL = `
-alter table run_events add column state_id text;
-update run_events set state_id = (select state_id from runs where runs.run_id = run_events.run_id);
-
-create index runs_open_of_state on runs (state_id) where state <> 'exited';
-`;
-
-/** The time namespace in which the start times of a run's processes were read. Older rows have none. */
-const TIME_NAMESPACE_SQL = `
-alter table runs add column time_namespace text;
-drop trigger runs_exited_is_final;
-${sessionOfRun.exitedIsFinal(["state_id", "time_namespace"])}
-`;
-
-/** The run of a token (empty: the run is being started; null: the session's own token), and its expiry. */
-const SESSION_TOKENS_SQL = `
-alter table session_tokens add column run_id text;
-alter table session_tokens add column expires_at integer;
-create index session_tokens_of_run on session_tokens (run_id) where run_id is not null;
-`;
-
 /** The lowest schema version whose builds may use the store after a migration. NULL: only builds that know the migration. */
 const COMPATIBILITY_SQL = `
 alter table holdfast_migrations add column min_compatible integer;
@@ -70,19 +34,19 @@ alter table holdfast_migrations add column min_compatible integer;
 
 /** Forward only: an entry is never edited once it has been released, only followed by another. */
 export const migrations: readonly Migration[] = [
-  { id: 1, name: "runs", sql: runs.sql },
-  { id: 2, name: "run-events", sql: runEvents.sql },
-  { id: 3, name: "origin", sql: origin.sql },
-  { id: 4, name: "sessions", sql: sessions.sql },
+  { id: 1, name: "runs", sql: RUNS_SQL },
+  { id: 2, name: "run-events", sql: RUN_EVENTS_SQL },
+  { id: 3, name: "origin", sql: ORIGIN_SQL },
+  { id: 4, name: "sessions", sql: SESSIONS_SQL },
   { id: 5, name: "limits", sql: LIMITS_SQL },
   { id: 6, name: "services", sql: SERVICES_SQL },
-  { id: 7, name: "session-of-run", sql: sessionOfRun.sql },
-  { id: 8, name: "gateways", sql: gateways.sql },
-  { id: 9, name: "commands", sql: commands.sql },
+  { id: 7, name: "session-of-run", sql: SESSION_OF_RUN_SQL },
+  { id: 8, name: "gateways", sql: GATEWAYS_SQL },
+  { id: 9, name: "commands", sql: COMMANDS_SQL },
   { id: 10, name: "whose", sql: WHOSE_SQL },
-  { id: 11, name: "session-messages", sql: sessionMessages.sql },
-  { id: 12, name: "acp", sql: acp.sql },
-  { id: 13, name: "tasks", sql: tasks.sql },
+  { id: 11, name: "session-messages", sql: SESSION_MESSAGES_SQL },
+  { id: 12, name: "acp", sql: ACP_SQL },
+  { id: 13, name: "tasks", sql: TASKS_SQL },
   { id: 14, name: "time-namespace", sql: TIME_NAMESPACE_SQL },
   { id: 15, name: "session-tokens", sql: SESSION_TOKENS_SQL },
   { id: 16, name: "compatibility", sql: COMPATIBILITY_SQL },

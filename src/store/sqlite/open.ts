@@ -1,16 +1,13 @@
 import { access, chmod, constants, stat } from "node:fs/promises";
-import { DatabaseSync } from "@photostructure/sqlite";
-import type { DatabaseSyncInstance } from "@photostructure/sqlite";
+import { DatabaseSync, type DatabaseSyncInstance } from "@photostructure/sqlite";
 import { defaults } from "../../defaults.js";
 import { StateUnusable } from "../../errors.js";
+import { readOnlyStoreError, translateSqliteError } from "../../home/sqlite-errors.js";
 import { composeStore } from "../sql/compose.js";
 import type { Store } from "../store.js";
-import { SqliteConnection } from "./connection.js";
-import { readOnlyStoreError, translateSqliteError } from "../../home/sqlite-errors.js";
+import { retryWhileLocked, SqliteConnection } from "./connection.js";
+import { SqliteEngine, WalSync } from "./engine.js";
 import { migrateSqlite } from "./migrate.js";
-import { SqliteEngine } from "./engine.js";
-import { WalSync } from "./wal-sync.js";
-import { retryWhileLocked } from "./write-queue.js";
 
 export interface SqliteStoreOptions {
   readonly path: string;

@@ -1,7 +1,7 @@
 import { type Kysely, sql } from "kysely";
 import { type OutboxEntry, type OutboxStatus, targetKey } from "../../model/outbox.js";
 import type { TaskEvent, TaskRecord, TaskStatus } from "../../model/task.js";
-import { hasStatus } from "../outbox/conditions.js";
+import { hasStatus } from "../outbox/claim.js";
 import { outboxTable, type Schema, taskEventTable, taskTable } from "../schema.js";
 import { isColumnInScope } from "../sessions/queries.js";
 import { prefixUpperBound, type Reader, type SqlDialect } from "../sql/engine.js";

@@ -1,8 +1,8 @@
 import type { Kysely } from "kysely";
-import type { NewTaskEvent, TaskEvent } from "../../model/task.js";
 import { type OutboxEntry, outboxStatusRank, targetKey } from "../../model/outbox.js";
-import { nowPlus } from "../outbox/conditions.js";
-import { deriveDelivery } from "../outbox/settle.js";
+import type { NewTaskEvent, TaskEvent } from "../../model/task.js";
+import { nowPlus } from "../outbox/claim.js";
+import { deriveDelivery } from "../outbox/writes.js";
 import { outboxTable, type Schema, taskTable } from "../schema.js";
 import { countChanged, fetchRows, type SqlDialect, type Steps } from "../sql/engine.js";
 import type { RestoredTask, TaskRestoration } from "./store.js";

@@ -2,18 +2,19 @@ import type { Compilable } from "kysely";
 import { defaults } from "../../defaults.js";
 import type { OutboxEntry } from "../../model/outbox.js";
 import type { NewTaskEvent, TaskRecord } from "../../model/task.js";
-import { addOutboxEntries, dropUnsentStateMessages } from "../outbox/add.js";
 import { claimOutboxEntries, nextOutboxDelay, releaseOutboxEntries } from "../outbox/claim.js";
 import {
   acknowledgeOutboxEntry,
+  addOutboxEntries,
   deriveDelivery,
   dismissOutboxEntries,
   dropOldStateMessages,
   dropSuperseded,
+  dropUnsentStateMessages,
   lockTask,
   retryOutboxEntries,
   settleOutboxEntry,
-} from "../outbox/settle.js";
+} from "../outbox/writes.js";
 import { taskEventTable, taskTable } from "../schema.js";
 import { countChanged, fetchRows, hasChanged, type SqlEngine, type Steps } from "../sql/engine.js";
 import { restoreTask } from "./restore.js";

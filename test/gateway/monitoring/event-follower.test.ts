@@ -1,7 +1,7 @@
 import { setImmediate } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { contract } from "../../../src/api/contract.js";
-import { followNdjson } from "../../../src/api/ndjson.js";
+import { followNdjson } from "../../../src/api/client.js";
 import { StoreAway } from "../../../src/errors.js";
 import { EventFollower } from "../../../src/gateway/monitoring/event-follower.js";
 import type { RunEvent } from "../../../src/model/run-event.js";

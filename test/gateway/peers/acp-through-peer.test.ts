@@ -1,9 +1,8 @@
 import { execFile } from "node:child_process";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { createClient } from "../../../src/api/client.js";
+import { createClient, followNdjson } from "../../../src/api/client.js";
 import type { ResponseOf } from "../../../src/api/contract.js";
-import { followNdjson } from "../../../src/api/ndjson.js";
 import { shellAgent } from "../../support/agents/acp-fixture.js";
 import { cliPath } from "../../support/cli/cli-fixture.js";
 import {

@@ -1,22 +1,21 @@
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import type { ServerResponse } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { ServerResponse } from "node:http";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
-import { defaults } from "../../../src/defaults.js";
-import type { GatewayClient } from "../../../src/api/client.js";
-import { followNdjson } from "../../../src/api/ndjson.js";
+import { followNdjson, type GatewayClient } from "../../../src/api/client.js";
 import { deferred } from "../../../src/async/deferred.js";
+import { defaults } from "../../../src/defaults.js";
 import { shellAgent } from "../../support/agents/acp-fixture.js";
+import {
+  type ClusterGateway,
+  GatewayCluster,
+  PEER_LISTEN_CONFIG,
+} from "../../support/gateway/gateway-cluster.js";
 import { startHttpReceiver } from "../../support/http-receiver.js";
 import { whyNoPooler } from "../../support/store/postgres-pooler.js";
 import { whyNoPostgres } from "../../support/store/postgres-server.js";
 import { findProcessesOfRun } from "../../support/supervisor/real-supervisor.js";
-import {
-  GatewayCluster,
-  PEER_LISTEN_CONFIG,
-  type ClusterGateway,
-} from "../../support/gateway/gateway-cluster.js";
 import { waitFor } from "../../support/wait-for.js";
 
 const TASKS = process.env["HOLDFAST_SOAK"] === "1" ? 10_000 : 60;

@@ -4,8 +4,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { expect, test } from "vitest";
 import type { GatewayClient } from "../../../src/api/client.js";
 import type { ResponseOf } from "../../../src/api/contract.js";
-import { clientAgent, parseAnswers, shellAgent } from "../../support/agents/acp-fixture.js";
-import { misbehavingAgent } from "../../support/agents/acp-fixture.js";
+import { clientAgent, misbehavingAgent, parseAnswers, shellAgent } from "../../support/agents/acp-fixture.js";
 import {
   killGateway,
   startGatewayProcess,

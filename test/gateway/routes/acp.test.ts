@@ -1,9 +1,8 @@
 import { expect, test } from "vitest";
 import type { ResponseOf } from "../../../src/api/contract.js";
-import { followNdjson } from "../../../src/api/ndjson.js";
+import { followNdjson } from "../../../src/api/client.js";
 import { parseConfig } from "../../../src/config/schema.js";
-import { clientAgent, parseAnswers, shellAgent } from "../../support/agents/acp-fixture.js";
-import { misbehavingAgent } from "../../support/agents/acp-fixture.js";
+import { clientAgent, misbehavingAgent, parseAnswers, shellAgent } from "../../support/agents/acp-fixture.js";
 import { errorOf, gatewayForFile, waitForRunEnd } from "../../support/gateway/real-gateway.js";
 import { findProcessesOfRun } from "../../support/supervisor/real-supervisor.js";
 

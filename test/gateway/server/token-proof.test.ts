@@ -6,8 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
-import { createClient } from "../../../src/api/client.js";
-import { followNdjson } from "../../../src/api/ndjson.js";
+import { createClient, followNdjson } from "../../../src/api/client.js";
 import {
   CHALLENGE_PATH,
   clientProof,

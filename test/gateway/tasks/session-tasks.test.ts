@@ -1,7 +1,7 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { followNdjson } from "../../../src/api/ndjson.js";
+import { followNdjson } from "../../../src/api/client.js";
 import { shellAgent } from "../../support/agents/acp-fixture.js";
 import { errorOf } from "../../support/gateway/real-gateway.js";
 import { taskGateway } from "../../support/gateway/task-gateway.js";

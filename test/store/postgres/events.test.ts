@@ -1,8 +1,9 @@
 import { Client } from "pg";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { checkPostgresStore } from "../../../src/store/postgres/check.js";
-import { EventWatch } from "../../../src/store/postgres/event-watch.js";
+import { EventWatch } from "../../../src/store/postgres/events.js";
+import { checkPostgresStore } from "../../../src/store/postgres/open.js";
 import type { Store } from "../../../src/store/store.js";
+import { scaled } from "../../support/machine-speed.js";
 import {
   type PostgresDatabase,
   type PostgresServer,
@@ -10,7 +11,6 @@ import {
   whyNoPostgres,
 } from "../../support/store/postgres-server.js";
 import { LEASE_MS, newRun, newRunEvent } from "../../support/store/run-samples.js";
-import { scaled } from "../../support/machine-speed.js";
 import { waitFor } from "../../support/wait-for.js";
 
 describe.skipIf(whyNoPostgres !== null)("events in PostgreSQL", () => {

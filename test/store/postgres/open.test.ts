@@ -5,7 +5,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { deferred } from "../../../src/async/deferred.js";
 import { parsePostgresUrl } from "../../../src/config/postgres-url.js";
 import { BadInput } from "../../../src/errors.js";
-import { EventWatch } from "../../../src/store/postgres/event-watch.js";
+import { EventWatch } from "../../../src/store/postgres/events.js";
 import {
   openPostgresStore,
   openPostgresStoreForReading,

@@ -7,9 +7,10 @@ import { join } from "node:path";
 import { TLSSocket } from "node:tls";
 import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from "vitest";
 import { parsePostgresUrl } from "../../../src/config/postgres-url.js";
-import { EventWatch } from "../../../src/store/postgres/event-watch.js";
+import { EventWatch } from "../../../src/store/postgres/events.js";
 import { openPostgresStore, openPostgresStoreForReading } from "../../../src/store/postgres/open.js";
 import { readServerInfo } from "../../../src/store/postgres/server-info.js";
+import { scaled } from "../../support/machine-speed.js";
 import { type ReplicatedServer, startReplicatedServer } from "../../support/store/postgres-replication.js";
 import {
   type PostgresDatabase,
@@ -19,7 +20,6 @@ import {
   whyNoPostgres,
 } from "../../support/store/postgres-server.js";
 import { LEASE_MS, newRun, newRunEvent } from "../../support/store/run-samples.js";
-import { scaled } from "../../support/machine-speed.js";
 
 const noOpenssl = spawnSync("openssl", ["version"]).status !== 0;
 

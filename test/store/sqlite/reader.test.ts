@@ -1,8 +1,7 @@
 import { createHash } from "node:crypto";
 import { mkdir, readdir, readFile, stat, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
-import { DatabaseSync } from "@photostructure/sqlite";
-import type { DatabaseSyncInstance } from "@photostructure/sqlite";
+import { DatabaseSync, type DatabaseSyncInstance } from "@photostructure/sqlite";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { StateUnusable } from "../../../src/errors.js";
 import { migrations } from "../../../src/store/sql/migrations.js";
@@ -14,8 +13,7 @@ import { mountSmallDisk, whyNoMounts } from "../../support/small-disk.js";
 import { LEASE_MS, newRunEvent, EXITED, newRun, RUNNING } from "../../support/store/run-samples.js";
 import { endWithNotification, newTask, taskEvent } from "../../support/store/task-samples.js";
 import { newApproval, newSession } from "../../support/store/session-samples.js";
-import { temporaryDirectory } from "../../support/temporary-directory.js";
-import type { TemporaryDirectory } from "../../support/temporary-directory.js";
+import { temporaryDirectory, type TemporaryDirectory } from "../../support/temporary-directory.js";
 
 const newest = migrations.at(-1)?.id ?? 0;
 

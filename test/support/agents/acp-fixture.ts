@@ -12,8 +12,7 @@ import type { AcpPermissionRequest, AcpSession, AcpTurn } from "../../../src/mod
 import { Approvals } from "../../../src/sessions/approvals.js";
 import { SessionHistory } from "../../../src/sessions/history.js";
 import { Sessions } from "../../../src/sessions/sessions.js";
-import { openStateDirectory } from "../../../src/store/open-state-directory.js";
-import { openStore } from "../../../src/store/open.js";
+import { openStateDirectory, openStore } from "../../../src/store/open.js";
 import type { Store } from "../../../src/store/store.js";
 import type { Run, Supervisor, SupervisorOptions } from "../../../src/supervisor/api.js";
 import { measureSlowness } from "../machine-speed.js";

@@ -7,7 +7,7 @@ import {
   TASK_OUTCOMES,
   TASK_RUNTIMES,
   TASK_STATUSES,
-} from "../enums.js";
+} from "./enums.js";
 
 export const notificationTargetSchema = z.discriminatedUnion("kind", [
   /** The parent session, as a system message. */

@@ -1,5 +1,5 @@
 /** Background work and who is told of it. What each column means is said where the records are defined. */
-export const sql = `
+export const TASKS_SQL = `
 -- A notice is told until it is had; whatever else is said goes with one turn.
 alter table session_messages add column in_vain integer not null default 0;
 drop trigger session_messages_are_taken_once;

@@ -1,5 +1,5 @@
 /** Conversations with agents. What each column means is said where the records are defined. */
-export const sql = `
+export const ACP_SQL = `
 create table acp_sessions (
   session_id          text primary key not null references sessions (id) on delete cascade,
   gateway_instance_id text not null,

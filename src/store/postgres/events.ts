@@ -1,10 +1,62 @@
-import type { Client } from "pg";
+import type { Client, Pool } from "pg";
 import { jitter } from "../../async/clock.js";
 import { parsePostgresUrl, type PostgresAddress, type PostgresHost } from "../../config/postgres-url.js";
 import { defaults } from "../../defaults.js";
-import { eventChannel, targetChannel } from "./notify.js";
-import type { PostgresReadOptions } from "./open.js";
 import { newClient, prepareSession, type SessionSettings } from "./session.js";
+
+export function eventChannel(schema: string): string {
+  return `${schema}_events`;
+}
+
+/** The channel that tells a gateway that something was committed for it. */
+export function targetChannel(schema: string): string {
+  return `${schema}_calls`;
+}
+
+/**
+ * Notifies listeners of events after the commit. A NOTIFY inside the transaction would hold a lock of the whole server
+ * until the commit is on disk, and serialize the writers of all hosts. One notification at a time; later ones share the
+ * next. A notification can be lost with its process, so listeners also poll.
+ */
+export class PostgresNotifier implements AsyncDisposable {
+  readonly #pool: Pool;
+  readonly #channel: string;
+  readonly #targetChannel: string;
+  #targetsNotified: Promise<unknown> = Promise.resolve();
+  #running: Promise<void> | null = null;
+  #again = false;
+
+  constructor(pool: Pool, schema: string) {
+    this.#pool = pool;
+    this.#channel = eventChannel(schema);
+    this.#targetChannel = targetChannel(schema);
+  }
+
+  notifyTarget(target: string): void {
+    this.#targetsNotified = this.#targetsNotified.then(() =>
+      this.#pool.query("select pg_notify($1, $2)", [this.#targetChannel, target]).catch(() => {}),
+    );
+  }
+
+  notifyEvents(): void {
+    this.#again = true;
+    this.#running ??= this.#notifyPending().finally(() => {
+      this.#running = null;
+    });
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await Promise.all([this.#running, this.#targetsNotified]);
+  }
+
+  /** The payload is the highest number that can be read; readers do not depend on it. */
+  async #notifyPending(): Promise<void> {
+    while (this.#again) {
+      this.#again = false;
+      await this.#pool.query("select pg_notify($1, settled_events()::text)", [this.#channel]).catch(() => {});
+    }
+  }
+}
 
 /**
  * Calls `wake` when there may be events to read: after every notification, after every reconnect, and at an interval, so
@@ -25,7 +77,7 @@ export class EventWatch implements AsyncDisposable {
   #closed = false;
 
   constructor(
-    options: PostgresReadOptions,
+    options: { readonly url: string; readonly schema?: string; readonly name: string },
     wake: (hint: number | null) => void,
     pollMs: number = defaults.eventPollMs,
     called: (target: string | null) => void = () => {},
