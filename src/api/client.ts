@@ -95,8 +95,8 @@ function sendRequest(
   return new Promise((resolve, reject) => {
     const failed = (cause: NodeJS.ErrnoException): void => {
       if (signal?.aborted === true || cause instanceof HoldfastError) return reject(cause);
-      const nobody = cause.code === "ENOENT" || cause.code === "ECONNREFUSED";
-      const why = nobody
+      const isDown = cause.code === "ENOENT" || cause.code === "ECONNREFUSED";
+      const why = isDown
         ? `no gateway listens on ${socketPath}`
         : `the gateway on ${socketPath} broke off: ${cause.message}`;
       reject(new GatewayUnreachable(why, { cause }));
@@ -157,7 +157,7 @@ export async function* followNdjson<Line>(
     lines.on("error", () => undefined);
     const each = lines[Symbol.asyncIterator]();
     for (;;) {
-      // One that breaks off ends it: there is nothing more to be heard. It may do so in the middle of a line.
+      // The connection may break in the middle of a line.
       const next = await each.next().catch(() => null);
       const line = next === null || next.done === true ? null : parseLine(next.value);
       if (line === null) return response.complete;

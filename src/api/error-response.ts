@@ -71,7 +71,7 @@ export function httpStatusOf(error: unknown): number {
   return error instanceof HoldfastError ? (statuses[error.code] ?? 500) : 500;
 }
 
-/** Headers of the error's response. They tell a caller beyond a limit when to try again. */
+/** Headers of the error's response. `retry-after` is when a caller beyond a limit may try again. */
 export function errorHeaders(error: unknown): Readonly<Record<string, string>> {
   if (httpStatusOf(error) !== 429) return {};
   const close = error instanceof TooManyRequests && error.close;

@@ -80,12 +80,12 @@ export function connectProven(
   const onData = (part: Buffer): void => {
     answer = Buffer.concat([answer, part]);
     try {
-      const said = parseChallengeResponse(answer, address);
-      if (said === null) return;
-      const gateway = said["nonce"];
+      const proof = parseChallengeResponse(answer, address);
+      if (proof === null) return;
+      const gateway = proof["nonce"];
       if (!isNonce(gateway)) throw new GatewayNotProven(socketPath, "its answer has no nonce");
       const nonces = { client, gateway };
-      if (!isGatewayProof(said["proof"], hash, nonces))
+      if (!isGatewayProof(proof["proof"], hash, nonces))
         throw new GatewayNotProven(socketPath, "its proof is wrong");
       authorizations.set(socket, `${PROOF_SCHEME} ${clientProof(token, hash, nonces)}`);
       settle(null);
@@ -120,15 +120,15 @@ function parseChallengeResponse(
   if (status === 0 || Number.isNaN(length)) throw wrong();
   const body = bytes.subarray(end + 4);
   if (body.length < length) return null;
-  let said: unknown;
+  let content: unknown;
   try {
-    said = JSON.parse(body.toString("utf8", 0, length));
+    content = JSON.parse(body.toString("utf8", 0, length));
   } catch {
     throw wrong();
   }
-  if (typeof said !== "object" || said === null) throw wrong();
-  if (status === 200) return said as Readonly<Record<string, unknown>>;
-  const { error } = said as Partial<ErrorResponse>;
+  if (typeof content !== "object" || content === null) throw wrong();
+  if (status === 200) return content as Readonly<Record<string, unknown>>;
+  const { error } = content as Partial<ErrorResponse>;
   if (typeof error?.code !== "string" || typeof error.message !== "string") throw wrong();
   // A gateway always knows the operator's token; a session's token may have ended.
   if (error.code === "UNAUTHORIZED" && isOperatorToken(token))

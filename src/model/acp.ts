@@ -7,7 +7,7 @@ import {
   ACP_UPDATE_TYPES,
   REAP_POLICIES,
 } from "./enums.js";
-import type { RecordOf } from "./record-of.js";
+import type { RecordOf } from "./records.js";
 import { leftoverProcessSchema } from "./run-schema.js";
 
 /** An error as it is stored and returned to a caller. */
@@ -150,7 +150,7 @@ export const permissionOptionSchema = z.object({
 
 export const permissionDecisionSchema = z.object({
   verdict: z.enum(["allow", "deny", "cancelled", "expired"]),
-  /** Null: none was chosen; the agent is told that its request was cancelled. */
+  /** Null: none was chosen; the agent is answered that its request was cancelled. */
   optionId: z.string().nullable(),
   actor: z.string(),
   at: z.number(),

@@ -50,7 +50,7 @@ export const ACP_TURN_STATES = ["queued", "running", "ended"] as const;
 
 /**
  * `completed`: the agent reported its stop reason. `interrupted`: the agent's process ended during the turn; the prompt
- * is never sent again. `cancel-unconfirmed`: the agent was told to cancel and did not confirm it.
+ * is never sent again. `cancel-unconfirmed`: the agent was sent a cancellation and did not confirm it.
  */
 export const ACP_TURN_OUTCOMES = [
   "completed",
@@ -61,7 +61,7 @@ export const ACP_TURN_OUTCOMES = [
 ] as const;
 
 /**
- * `update`: a `session/update` of the agent, unchanged. `replay`: the same, sent again by an agent that was started anew.
+ * `update`: a `session/update` of the agent, unchanged. `replay`: the same, sent again by an agent that was restarted.
  * Holdfast writes the others.
  */
 export const ACP_UPDATE_TYPES = [
@@ -97,7 +97,7 @@ export const TASK_STATUSES = [
 /** When the requester of a task is notified: at its end, at every change, or never. */
 export const NOTIFY_POLICIES = ["done_only", "state_changes", "silent"] as const;
 
-/** Result of a task that succeeded. `blocked`: somebody must act before the work can continue. */
+/** Result of a task that succeeded. `blocked`: a person must act before the work can continue. */
 export const TASK_OUTCOMES = ["succeeded", "blocked"] as const;
 
 /**

@@ -4,8 +4,8 @@ import { createHash, randomFillSync } from "node:crypto";
 const ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz";
 
 /** Short, because ids are part of socket paths, which the kernel limits to 107 bytes. */
+const ID_CHARACTERS = 12;
 const INSTANCE_CHARACTERS = 8;
-const RUN_CHARACTERS = 12;
 /** A lease id is searched for in the environments of unrelated processes, so it must not occur by chance. */
 const LEASE_CHARACTERS = 16;
 
@@ -25,65 +25,30 @@ export function randomCharacters(characters: number): string {
   return text;
 }
 
-export function newInstanceId(): string {
-  return `in_${randomCharacters(INSTANCE_CHARACTERS)}`;
+function newId(prefix: string, characters = ID_CHARACTERS): string {
+  return `${prefix}_${randomCharacters(characters)}`;
 }
 
-export function newRunId(): string {
-  return `run_${randomCharacters(RUN_CHARACTERS)}`;
-}
-
-/** The same id for the same seed, so that a repeated request finds its run. */
-export function runIdFrom(seed: string): string {
-  const digest = createHash("sha256").update(seed).digest().subarray(0, RUN_CHARACTERS);
-  return `run_${[...digest].map((byte) => ALPHABET[byte & 31]).join("")}`;
-}
-
-export function isRunId(text: string): boolean {
-  return /^run_[0-9a-hjkmnp-tv-z]{12}$/.test(text);
-}
-
-export function newLeaseId(): string {
-  return `lease_${randomCharacters(LEASE_CHARACTERS)}`;
-}
-
-export function newRequestId(): string {
-  return `req_${randomCharacters(RUN_CHARACTERS)}`;
-}
+export const newInstanceId = (): string => newId("in", INSTANCE_CHARACTERS);
+export const newRunId = (): string => newId("run");
+export const newLeaseId = (): string => newId("lease", LEASE_CHARACTERS);
+export const newRequestId = (): string => newId("req");
+export const newSessionId = (): string => newId("ses");
+export const newApprovalId = (): string => newId("apr");
+export const newMessageId = (): string => newId("msg");
+export const newTurnId = (): string => newId("turn");
+export const newPermissionId = (): string => newId("prm");
+export const newTaskId = (): string => newId("task");
 
 /** One per process that opens an instance; distinguishes a restarted supervisor from the one before. */
 export function newIncarnationId(): string {
   return randomCharacters(LEASE_CHARACTERS);
 }
 
-/** An instance id is part of paths, also of cgroups. */
-export function isInstanceId(text: string): boolean {
-  return /^[a-z0-9][a-z0-9_-]{0,11}$/.test(text);
-}
-
-const SESSION_ID_CHARACTERS = 12;
-
-export function newSessionId(): string {
-  return `ses_${randomCharacters(SESSION_ID_CHARACTERS)}`;
-}
-
-/** A key of this form would be taken for an id. */
-export function looksLikeSessionId(text: string): boolean {
-  return /^ses_[0-9a-z]{12}$/.test(text);
-}
-
-export function newApprovalId(): string {
-  return `apr_${randomCharacters(SESSION_ID_CHARACTERS)}`;
-}
-
-export function newMessageId(): string {
-  return `msg_${randomCharacters(SESSION_ID_CHARACTERS)}`;
-}
-
-const TURN_ID_CHARACTERS = 12;
-
-export function newTurnId(): string {
-  return `turn_${randomCharacters(TURN_ID_CHARACTERS)}`;
+/** The same id for the same seed, so that a repeated request finds its run. */
+export function runIdFrom(seed: string): string {
+  const digest = createHash("sha256").update(seed).digest().subarray(0, ID_CHARACTERS);
+  return `run_${[...digest].map((byte) => ALPHABET[byte & 31]).join("")}`;
 }
 
 /** Always the same id, because a message has one turn. */
@@ -91,12 +56,16 @@ export function turnIdOfMessage(messageId: string): string {
   return `turn_${messageId.slice("msg_".length)}`;
 }
 
-export function newPermissionId(): string {
-  return `prm_${randomCharacters(TURN_ID_CHARACTERS)}`;
+export function isRunId(text: string): boolean {
+  return /^run_[0-9a-hjkmnp-tv-z]{12}$/.test(text);
 }
 
-const TASK_ID_CHARACTERS = 12;
+/** An instance id is part of paths, also of cgroups. */
+export function isInstanceId(text: string): boolean {
+  return /^[a-z0-9][a-z0-9_-]{0,11}$/.test(text);
+}
 
-export function newTaskId(): string {
-  return `task_${randomCharacters(TASK_ID_CHARACTERS)}`;
+/** A key of this form would be taken for an id. */
+export function looksLikeSessionId(text: string): boolean {
+  return /^ses_[0-9a-z]{12}$/.test(text);
 }

@@ -1,7 +1,7 @@
-import type { RecordOf } from "./record-of.js";
+import type { RecordOf } from "./records.js";
 import type { processIdentitySchema, residueSchema, survivorSchema } from "./run-schema.js";
 
-/** Where processes live. A process identity has a meaning only together with it. */
+/** The machine, boot and namespace of a process. A process identity is valid only together with it. */
 export interface MachineIdentity {
   readonly hostId: string;
   readonly bootId: string;

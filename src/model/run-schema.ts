@@ -52,7 +52,7 @@ export const runPolicySchema = z.object({
   killReportMs: z.number(),
   ownerLossMs: z.number(),
   onEscape: z.enum(["fail", "sweep"]),
-  /** What a supervisor that steals the lease does with the run while its anchor lives. */
+  /** What a supervisor that steals the lease does with the run while its anchor runs. */
   onOrphan: z.enum(["adopt", "terminate"]),
   /** The run belongs to a caller that waits for it. The gateway that owns the run stops it when the caller is gone. */
   callerBound: z.boolean(),

@@ -1,4 +1,4 @@
-import type { RecordOf } from "./record-of.js";
+import type { RecordOf } from "./records.js";
 import type {
   importedFactsSchema,
   runBoundarySchema,
@@ -37,6 +37,9 @@ export type UsageSource = RunUsage["source"]["cpu"];
 
 /** How processes were ended: one by one, or all of a cgroup at once. */
 export type KillMode = "none" | "pid" | "cgroup";
+
+/** The epoch of the first lease of a run. */
+export const FIRST_EPOCH = 1;
 
 /** Every state but `exited`. */
 export const OPEN_RUN_STATES = ["starting", "running", "exiting"] as const satisfies readonly RunStateName[];

@@ -1,4 +1,4 @@
-import type { RecordOf } from "./record-of.js";
+import type { RecordOf } from "./records.js";
 import type { taskEventSchema, taskSchema } from "./task-schema.js";
 
 export type TaskRecord = RecordOf<typeof taskSchema>;

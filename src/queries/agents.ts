@@ -1,4 +1,5 @@
 import { stat } from "node:fs/promises";
+import { SerialQueue } from "../async/serial-queue.js";
 import type { AgentEntry } from "../config/agents.js";
 import { defaults } from "../defaults.js";
 import { BadInput, TooManyRequests } from "../errors.js";
@@ -7,7 +8,7 @@ import type { ResponseOf } from "../api/contract.js";
 
 export type AgentListing = ResponseOf<"listAgents">["agents"][number];
 
-/** All that are known, by id, and which of them are the config's. */
+/** All known agents by id, and the ids of those in the configuration. */
 export interface KnownAgents {
   readonly all: ReadonlyMap<string, AgentEntry>;
   readonly own: ReadonlySet<string>;
@@ -65,14 +66,14 @@ const isDirectory: IsDirectory = (path) =>
 export class CallerSearchPath {
   readonly #isDirectory: IsDirectory;
   readonly #withinMs: number;
-  #last: Promise<unknown> = Promise.resolve();
+  readonly #queue = new SerialQueue();
   #waiting = 0;
   /** The directory that is being checked. */
   #checking = "";
 
-  constructor(withinMs: number = defaults.agentPathMs, looksLike: IsDirectory = isDirectory) {
+  constructor(withinMs: number = defaults.agentPathMs, isDirectoryNow: IsDirectory = isDirectory) {
     this.#withinMs = withinMs;
-    this.#isDirectory = looksLike;
+    this.#isDirectory = isDirectoryNow;
   }
 
   async directories(path: string): Promise<readonly string[]> {
@@ -85,10 +86,10 @@ export class CallerSearchPath {
     if (this.#waiting >= defaults.agentPathWaiting) throw new TooManyRequests("agents being looked for");
     const late = AbortSignal.timeout(this.#withinMs);
     this.#waiting += 1;
-    const found = this.#last
-      .then(() => this.#findDirectories(new Set(named.filter((each) => each.startsWith("/"))), late))
+    const absolute = new Set(named.filter((each) => each.startsWith("/")));
+    const found = this.#queue
+      .run(() => this.#findDirectories(absolute, late))
       .finally(() => (this.#waiting -= 1));
-    this.#last = found;
     const inTime = new Promise<null>((resolve) => late.addEventListener("abort", () => resolve(null)));
     const directories = await Promise.race([found, inTime]);
     if (directories !== null) return directories;

@@ -6,6 +6,9 @@ import type { RunRecord } from "../model/run.js";
 import { outputPieceResponse, readOutputText } from "./output.js";
 import { currentRun, type RunReader } from "./runs.js";
 
+/** Guesses from the end of the output whether a program waits for input. */
+type WaitingForInput = (text: string, idleMs: number) => ResponseOf<"poll">["waitingForInput"];
+
 /** Poll interval of runs that another supervisor owns. */
 const POLL_MS = 100;
 
@@ -15,10 +18,7 @@ export async function pollRun(
   record: RunRecord,
   query: ParsedRequestOf<"poll">["query"],
   { disconnected, enqueue: turn }: Pick<RequestContext, "disconnected" | "enqueue">,
-  seemsToWaitForInput: (
-    text: string,
-    idleMs: number,
-  ) => { readonly seems: boolean; readonly because: string },
+  seemsToWaitForInput: WaitingForInput,
 ): Promise<ResponseOf<"poll">> {
   const from = { stdout: query.stdout ?? 0, stderr: query.stderr ?? 0 };
   const run = reader.run(record.runId);
@@ -39,10 +39,7 @@ async function pollResponse(
   run: ReturnType<RunReader["run"]>,
   from: Readonly<Record<StreamName, number>>,
   query: ParsedRequestOf<"poll">["query"],
-  seemsToWaitForInput: (
-    text: string,
-    idleMs: number,
-  ) => { readonly seems: boolean; readonly because: string },
+  seemsToWaitForInput: WaitingForInput,
 ): Promise<ResponseOf<"poll">> {
   const { record: now, recordPending } = await currentRun(reader, record, defaults.localListMs);
   const ended = now.state === "exited";
@@ -70,7 +67,7 @@ async function pollResponse(
   };
 }
 
-/** The same for a run that another supervisor owns, by polling. */
+/** Waits for output or the end of a run that another supervisor owns. */
 async function pollForChange(
   reader: RunReader,
   runId: string,

@@ -2,6 +2,7 @@ import { constants } from "node:os";
 import type { ParsedRequestOf, ResponseOf } from "../api/contract.js";
 import { BadInput, type FarGateway } from "../errors.js";
 import type { PublicGateway } from "../model/gateway.js";
+import { omitUndefined } from "../model/records.js";
 import { OPEN_RUN_STATES, type RunRecord } from "../model/run.js";
 import type { Authorizer } from "../sessions/authorizer.js";
 import type { Requester } from "../sessions/requester.js";
@@ -33,13 +34,13 @@ export function runFilter({
   agent,
   label,
 }: Omit<ParsedRequestOf<"listRuns">["query"], "limit" | "cursor">): RunFilter {
-  return {
-    ...(all === true ? {} : { states: OPEN_RUN_STATES }),
-    ...(hidden === true ? {} : { hidden: false }),
-    ...(session === undefined ? {} : { sessionKey: session }),
-    ...(agent === undefined ? {} : { agentId: agent }),
-    ...(label === undefined ? {} : { labels: parseLabels(label) }),
-  };
+  return omitUndefined({
+    states: all === true ? undefined : OPEN_RUN_STATES,
+    hidden: hidden === true ? undefined : (false as const),
+    sessionKey: session,
+    agentId: agent,
+    labels: label === undefined ? undefined : parseLabels(label),
+  });
 }
 
 function parseLabels(text: string): Record<string, string> {

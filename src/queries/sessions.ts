@@ -2,6 +2,7 @@ import { ACP_BACKEND } from "../acp/agent-command.js";
 import type { ResponseOf } from "../api/contract.js";
 import { defaults } from "../defaults.js";
 import type { AcpTurn } from "../model/acp.js";
+import { omitUndefined } from "../model/records.js";
 import { CLI_BACKEND } from "../model/enums.js";
 import type { SessionMessage, SessionRecord } from "../model/session.js";
 import { OPEN_RUN_STATES, type RunRecord } from "../model/run.js";
@@ -84,11 +85,7 @@ export async function readSessionHistory(
 ): Promise<ResponseOf<"sessionHistory">> {
   const { id: sessionId } = session;
   const onwards = after !== undefined;
-  const page = {
-    limit,
-    ...(before === undefined ? {} : { before }),
-    ...(after === undefined ? {} : { after }),
-  };
+  const page = omitUndefined({ limit, before, after });
   const messages = await records.listMessages(sessionId, page);
   const turns = await records.listAcpTurns({ ...page, sessionId, newestFirst: !onwards });
   // A message's own turn has its place.

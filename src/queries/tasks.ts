@@ -2,13 +2,14 @@ import type { ParsedRequestOf, ResponseOf, RouteHandlers } from "../api/contract
 import { BadInput, NotFound } from "../errors.js";
 import { looksLikeSessionId } from "../model/ids.js";
 import type { OutboxEntry } from "../model/outbox.js";
+import { omitUndefined } from "../model/records.js";
 import type { RunRecord } from "../model/run.js";
 import type { SessionRecord } from "../model/session.js";
-import { isTaskEnded, type TaskRecord } from "../model/task.js";
+import { isTaskEnded, type TaskEvent, type TaskRecord } from "../model/task.js";
 import type { Authorizer } from "../sessions/authorizer.js";
 import type { Requester } from "../sessions/requester.js";
 import type { UnrestoredRecord } from "../store/local-copy/task-copy.js";
-import type { TaskFilter, TaskStore } from "../store/tasks/store.js";
+import type { TaskStore } from "../store/tasks/store.js";
 import { auditAllTasks } from "../tasks/sweep.js";
 import { taskKeyOfTurn } from "../tasks/tasks.js";
 
@@ -154,32 +155,26 @@ async function listTasks(
 ): Promise<ResponseOf<"listTasks">> {
   const { status, runtime, delivery, session, open, cursor, limit } = query;
   const scope = authorizer.sessionScope(requester);
-  const filter: TaskFilter = {
-    ...(status === undefined ? {} : { statuses: status }),
-    ...(runtime === undefined ? {} : { runtimes: runtime }),
-    ...(delivery === undefined ? {} : { deliveries: delivery }),
-    ...(session === undefined ? {} : { sessionId: (await authorizer.requireSession(requester, session)).id }),
-    ...(open === true ? { open } : {}),
-    ...(scope === null ? {} : { seenBy: scope }),
-    ...(cursor === undefined ? {} : { after: cursor }),
+  const filter = {
+    statuses: status,
+    runtimes: runtime,
+    deliveries: delivery,
+    sessionId: session && (await authorizer.requireSession(requester, session)).id,
+    open: open === true ? true : undefined,
+    seenBy: scope ?? undefined,
+    after: cursor,
     // One more, to find out whether there is a next page.
     limit: limit + 1,
   };
-  const found = await store.listTasks(filter);
+  const found = await store.listTasks(omitUndefined(filter));
   const tasks = found.slice(0, limit);
   const last = tasks.at(-1);
   const more = found.length > limit && last !== undefined;
   return { tasks, next: more ? `${last.createdAt}.${last.taskId}` : null };
 }
 
-function taskEventResponse({
-  taskId,
-  seq,
-  at,
-  type,
-  data,
-}: Awaited<ReturnType<TaskStore["listTaskEvents"]>>[number]): ResponseOf<"taskEvents">["events"][number] {
-  return { taskId, seq, at, type, data: { ...data } };
+function taskEventResponse(event: TaskEvent): ResponseOf<"taskEvents">["events"][number] {
+  return { ...event, data: { ...event.data } };
 }
 
 function taskMessageResponse(entry: OutboxEntry): ResponseOf<"getTask">["messages"][number] {

@@ -6,7 +6,7 @@ import { BadInput, NotAdopted, NotOurs, NotSteering } from "../errors.js";
 import { errorMessage } from "../home/errno.js";
 import { isSameMachine } from "../home/machine-identity.js";
 import { newLeaseId, newRunId } from "../model/ids.js";
-import { NO_DEADLINES, NO_LIMITS, OPEN_RUN_STATES, type RunRecord } from "../model/run.js";
+import { FIRST_EPOCH, NO_DEADLINES, NO_LIMITS, OPEN_RUN_STATES, type RunRecord } from "../model/run.js";
 import { newRunRecord } from "../store/runs/apply-change.js";
 import type { NewRun } from "../store/runs/store.js";
 import { commandHash, displayCommand } from "../text/redact.js";
@@ -25,8 +25,6 @@ import {
   type SupervisorContext,
 } from "./run/live-run.js";
 import { gatedChange } from "./run/recorded-identity.js";
-
-const FIRST_EPOCH = 1;
 
 /** A tier with neither cgroups nor process handles: membership is known by ancestry, identity by pid. */
 const WEAK_TIER = /^subreaper\b.*\+number$/;

@@ -3,12 +3,12 @@ import type { AcpController } from "../../acp/controller.js";
 import { DEFAULT_PERMISSION_RULES } from "../../acp/ensure-session.js";
 import type { PromptRequest } from "../../acp/session/prompt-queue.js";
 import {
-  omitUndefined,
   type ParsedRequestOf,
   type RequestContext,
   type ResponseOf,
   type RouteHandlers,
 } from "../../api/contract.js";
+import { omitUndefined } from "../../model/records.js";
 import type { HandlerDeps } from "./deps.js";
 import type { PERMISSION_PRESETS } from "../../api/routes/acp.js";
 import { BadInput, NotFound } from "../../errors.js";

@@ -2,11 +2,11 @@ import { constants } from "node:os";
 import type { StreamName } from "../../anchor/host.js";
 import {
   GATEWAY_STOPPING,
-  omitUndefined,
   type ParsedRequestOf,
   type RequestContext,
   type ResponseOf,
 } from "../../api/contract.js";
+import { omitUndefined } from "../../model/records.js";
 import { defaults } from "../../defaults.js";
 import { LimitUnavailable, SpawnFailed } from "../../errors.js";
 import { newRunId } from "../../model/ids.js";

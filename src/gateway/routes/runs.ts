@@ -1,10 +1,10 @@
 import {
   GATEWAY_STOPPING,
-  omitUndefined,
   type RequestContext,
   type ResponseOf,
   type RouteHandlers,
 } from "../../api/contract.js";
+import { omitUndefined } from "../../model/records.js";
 import { defaults } from "../../defaults.js";
 import { readLog } from "../../queries/output.js";
 import { pollRun } from "../../queries/poll.js";

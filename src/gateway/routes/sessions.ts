@@ -1,4 +1,5 @@
-import { omitUndefined, type RouteHandlers } from "../../api/contract.js";
+import type { RouteHandlers } from "../../api/contract.js";
+import { omitUndefined } from "../../model/records.js";
 import { BadInput, NotFound, SessionClosed } from "../../errors.js";
 import { readSessionHistory, readSessionInbox, readSessionStatus } from "../../queries/sessions.js";
 import type { HandlerDeps } from "./deps.js";

@@ -8,7 +8,7 @@ import {
   type Schema,
 } from "../schema.js";
 import { isColumnInScope } from "../sessions/queries.js";
-import type { Reader, SqlDialect } from "../sql/engine.js";
+import { equals, type Reader, type SqlDialect } from "../sql/engine.js";
 import type {
   AcpPermissionRequestFilter,
   AcpReads,
@@ -26,48 +26,44 @@ const decided = sql<boolean>`verdict is not null`;
 export function acpQueries(reader: Reader): AcpReads {
   const { dialect } = reader;
   return {
-    getAcpSession: (sessionId) => reader.read((db) => getAcpSession(db, sessionId), null),
+    getAcpSession: (sessionId) =>
+      reader.read((db) => {
+        const query = db.selectFrom("acp_sessions").selectAll();
+        return acpSessionTable.first(query.where("session_id", "=", sessionId));
+      }, null),
     listAcpSessions: (filter) => reader.read((db) => listAcpSessions(db, dialect, filter), []),
-    getAcpTurn: (turnId) => reader.read((db) => getAcpTurn(db, turnId), null),
+    getAcpTurn: (turnId) =>
+      reader.read(
+        (db) => acpTurnTable.first(db.selectFrom("acp_turns").selectAll().where("turn_id", "=", turnId)),
+        null,
+      ),
     listAcpTurns: (filter) => reader.read((db) => listAcpTurns(db, filter), []),
     listAcpUpdates: (filter) => reader.read((db) => listAcpUpdates(db, filter), []),
-    getAcpPermissionRequest: (id) => reader.read((db) => getAcpPermissionRequest(db, id), null),
+    getAcpPermissionRequest: (id) =>
+      reader.read(
+        (db) =>
+          permissionRequestTable.first(db.selectFrom("acp_permissions").selectAll().where("id", "=", id)),
+        null,
+      ),
     listAcpPermissionRequests: (filter) =>
       reader.read((db) => listAcpPermissionRequests(db, dialect, filter), []),
   };
 }
 
-async function getAcpSession(db: Kysely<Schema>, sessionId: string): Promise<AcpSession | null> {
-  const row = await db
-    .selectFrom("acp_sessions")
-    .selectAll()
-    .where("session_id", "=", sessionId)
-    .executeTakeFirst();
-  return row === undefined ? null : acpSessionTable.toRecord(row);
-}
-
 async function listAcpSessions(
   db: Kysely<Schema>,
   dialect: SqlDialect,
-  filter: AcpSessionFilter,
+  { open: isOpen, runId, gatewayInstanceId, seenBy, limit }: AcpSessionFilter,
 ): Promise<readonly AcpSession[]> {
   let query = db
     .selectFrom("acp_sessions")
     .selectAll()
+    .where(equals("acp_sessions", { run_id: runId, gateway_instance_id: gatewayInstanceId }))
     .orderBy("created_at", "desc")
     .orderBy("session_id", "desc");
-  if (filter.open !== undefined) query = query.where(filter.open ? open : closed);
-  if (filter.runId !== undefined) query = query.where("run_id", "=", filter.runId);
-  if (filter.gatewayInstanceId !== undefined)
-    query = query.where("gateway_instance_id", "=", filter.gatewayInstanceId);
-  if (filter.seenBy !== undefined) query = query.where(isColumnInScope(dialect, "session_id", filter.seenBy));
-  if (filter.limit !== undefined) query = query.limit(filter.limit);
-  return (await query.execute()).map((row) => acpSessionTable.toRecord(row));
-}
-
-async function getAcpTurn(db: Kysely<Schema>, turnId: string): Promise<AcpTurn | null> {
-  const row = await db.selectFrom("acp_turns").selectAll().where("turn_id", "=", turnId).executeTakeFirst();
-  return row === undefined ? null : acpTurnTable.toRecord(row);
+  if (isOpen !== undefined) query = query.where(isOpen ? open : closed);
+  if (seenBy !== undefined) query = query.where(isColumnInScope(dialect, "session_id", seenBy));
+  return acpSessionTable.list(limit === undefined ? query : query.limit(limit));
 }
 
 async function listAcpTurns(db: Kysely<Schema>, filter: AcpTurnFilter): Promise<readonly AcpTurn[]> {
@@ -75,13 +71,11 @@ async function listAcpTurns(db: Kysely<Schema>, filter: AcpTurnFilter): Promise<
   let query = db
     .selectFrom("acp_turns")
     .selectAll()
-    .where("session_id", "=", sessionId)
+    .where(equals("acp_turns", { session_id: sessionId, state: states }))
     .orderBy("place", newestFirst ? "desc" : "asc");
-  if (states !== undefined) query = query.where("state", "in", states);
   if (after !== undefined) query = query.where("place", ">", after);
   if (before !== undefined) query = query.where("place", "<", before);
-  if (limit !== undefined) query = query.limit(limit);
-  return (await query.execute()).map((row) => acpTurnTable.toRecord(row));
+  return acpTurnTable.list(limit === undefined ? query : query.limit(limit));
 }
 
 async function listAcpUpdates(db: Kysely<Schema>, filter: AcpUpdateFilter): Promise<readonly AcpUpdate[]> {
@@ -92,17 +86,15 @@ async function listAcpUpdates(db: Kysely<Schema>, filter: AcpUpdateFilter): Prom
     const sizes = await selectUpdates(db, filter).select("seq").select(bytes).execute();
     query = query.where("seq", "<=", lastWithin(sizes, maxBytes));
   }
-  return (await query.execute()).map((row) => acpUpdateTable.toRecord(row));
+  return acpUpdateTable.list(query);
 }
 
 function selectUpdates(db: Kysely<Schema>, { sessionId, after = 0, turnId, type, limit }: AcpUpdateFilter) {
-  let query = db
+  const query = db
     .selectFrom("acp_updates")
-    .where("session_id", "=", sessionId)
+    .where(equals("acp_updates", { session_id: sessionId, turn_id: turnId, type }))
     .where("seq", ">", after)
     .orderBy("seq");
-  if (turnId !== undefined) query = query.where("turn_id", "=", turnId);
-  if (type !== undefined) query = query.where("type", "=", type);
   return limit === undefined ? query : query.limit(limit);
 }
 
@@ -120,21 +112,19 @@ function lastWithin(
   return last;
 }
 
-async function getAcpPermissionRequest(db: Kysely<Schema>, id: string): Promise<AcpPermissionRequest | null> {
-  const row = await db.selectFrom("acp_permissions").selectAll().where("id", "=", id).executeTakeFirst();
-  return row === undefined ? null : permissionRequestTable.toRecord(row);
-}
-
 async function listAcpPermissionRequests(
   db: Kysely<Schema>,
   dialect: SqlDialect,
-  filter: AcpPermissionRequestFilter,
+  { sessionId, pending: isPending, answered, seenBy, limit }: AcpPermissionRequestFilter,
 ): Promise<readonly AcpPermissionRequest[]> {
-  let query = db.selectFrom("acp_permissions").selectAll().orderBy("asked_at").orderBy("id");
-  if (filter.sessionId !== undefined) query = query.where("session_id", "=", filter.sessionId);
-  if (filter.pending !== undefined) query = query.where(filter.pending ? pending : decided);
-  if (filter.answered !== undefined) query = query.where("answered", "=", filter.answered ? 1 : 0);
-  if (filter.seenBy !== undefined) query = query.where(isColumnInScope(dialect, "session_id", filter.seenBy));
-  if (filter.limit !== undefined) query = query.limit(filter.limit);
-  return (await query.execute()).map((row) => permissionRequestTable.toRecord(row));
+  let query = db
+    .selectFrom("acp_permissions")
+    .selectAll()
+    .where(equals("acp_permissions", { session_id: sessionId }))
+    .orderBy("asked_at")
+    .orderBy("id");
+  if (isPending !== undefined) query = query.where(isPending ? pending : decided);
+  if (answered !== undefined) query = query.where("answered", "=", answered ? 1 : 0);
+  if (seenBy !== undefined) query = query.where(isColumnInScope(dialect, "session_id", seenBy));
+  return permissionRequestTable.list(limit === undefined ? query : query.limit(limit));
 }

@@ -60,14 +60,14 @@ export async function findActiveWriters(
     `select instance_id as gateway, host_name as host from gateways
      where stopped_at is null and heartbeat_at > ${now - defaults.leaseMs} and heartbeat_at <= ${now}${boot}`,
   );
-  const heard = beating
+  const alive = beating
     .filter(({ gateway }) => !dead.has(String(gateway)))
     .map(
       ({ gateway, host }) =>
-        `gateway ${gateway} of host ${host} was heard of in the last ${defaults.leaseMs / 1_000} s`,
+        `gateway ${gateway} of host ${host} sent a heartbeat in the last ${defaults.leaseMs / 1_000} s`,
     );
   const connected = (await reader.connectedInstances()).filter((name) => !dead.has(name));
-  return [...held, ...heard, ...connected.map((name) => `supervisor ${name} is connected`)];
+  return [...held, ...alive, ...connected.map((name) => `supervisor ${name} is connected`)];
 }
 
 export interface CopiedTable {

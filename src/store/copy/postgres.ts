@@ -23,8 +23,8 @@ export async function openPostgresReader(url: string): Promise<TableReader | nul
   const readPool = await openReadPool({ url, ...session });
   if (readPool === null) return null;
   const { pool, address } = readPool;
-  return inTransaction(pool, address, "begin isolation level repeatable read read only", async (ask) => ({
-    ...tableReader(address, ask),
+  return inTransaction(pool, address, "begin isolation level repeatable read read only", async (query) => ({
+    ...tableReader(address, query),
     [Symbol.asyncDispose]: async () => {},
   }));
 }
@@ -34,14 +34,14 @@ export async function openPostgresWriter(url: string): Promise<TableWriter> {
   await (await openPostgresStore({ url, ...session }))[Symbol.asyncDispose]();
   const address = parsePostgresUrl(url);
   const pool = openPool(address, { ...session, readOnly: false });
-  return inTransaction(pool, address, "begin", async (ask) => {
+  return inTransaction(pool, address, "begin", async (query) => {
     // Readers continue. Writers wait for the commit.
-    await ask(`lock table ${TABLES.join(", ")} in exclusive mode`);
+    await query(`lock table ${TABLES.join(", ")} in exclusive mode`);
     return {
-      ...tableReader(address, ask),
+      ...tableReader(address, query),
       toStorable: (value) => withoutNul(value) as ColumnValue,
       async insert(table, _, rows) {
-        await ask(
+        await query(
           `insert into ${table} overriding system value select * from json_populate_recordset(null::${table}, $1::json)`,
           [JSON.stringify(rows)],
         );
@@ -49,10 +49,10 @@ export async function openPostgresWriter(url: string): Promise<TableWriter> {
       async setLastNumber(table, highest) {
         // A rollback does not undo this; a higher number in an empty table does no harm.
         if (highest > 0)
-          await ask(`select setval('${await identitySequence(address, ask, table)}', ${highest})`);
+          await query(`select setval('${await identitySequence(address, query, table)}', ${highest})`);
       },
       async commit() {
-        await ask("commit");
+        await query("commit");
       },
       [Symbol.asyncDispose]: async () => {},
     };
@@ -69,7 +69,7 @@ async function inTransaction<Side extends TableReader>(
   pool: Pool,
   address: PostgresAddress,
   begin: string,
-  make: (ask: QueryRows) => Promise<Side>,
+  make: (query: QueryRows) => Promise<Side>,
 ): Promise<Side> {
   let client: PoolClient | null = null;
   const close = async (): Promise<void> => {
@@ -80,15 +80,15 @@ async function inTransaction<Side extends TableReader>(
   try {
     client = await pool.connect();
     const connected = client;
-    const ask: QueryRows = async (sql, values = []) => {
+    const query: QueryRows = async (sql, values = []) => {
       try {
         return (await connected.query<TableRow>(sql, [...values])).rows;
       } catch (error) {
         throw translatePostgresError(error, address, "asking");
       }
     };
-    await ask(begin);
-    return { ...(await make(ask)), [Symbol.asyncDispose]: close };
+    await query(begin);
+    return { ...(await make(query)), [Symbol.asyncDispose]: close };
   } catch (error) {
     await close();
     throw translatePostgresError(error, address, "connecting");
@@ -97,40 +97,40 @@ async function inTransaction<Side extends TableReader>(
 
 function tableReader(
   address: PostgresAddress,
-  ask: QueryRows,
+  query: QueryRows,
 ): Omit<TableReader, typeof Symbol.asyncDispose> {
   return {
-    query: ask,
+    query: query,
     async *rows(table) {
-      await ask(`declare portions no scroll cursor for select * from ${table}`);
+      await query(`declare portions no scroll cursor for select * from ${table}`);
       for (;;) {
-        const batch = await ask(`fetch ${BATCH_ROWS} from portions`);
+        const batch = await query(`fetch ${BATCH_ROWS} from portions`);
         if (batch.length === 0) break;
         yield batch;
       }
-      await ask("close portions");
+      await query("close portions");
     },
     async columns(table) {
-      const rows = await ask(
+      const rows = await query(
         "select column_name from information_schema.columns where table_schema = $1 and table_name = $2",
         [address.schema, table],
       );
       return rows.map((row) => String(row["column_name"]));
     },
     async lastNumber(table) {
-      const sequence = await identitySequence(address, ask, table);
+      const sequence = await identitySequence(address, query, table);
       if (sequence === null) return null;
-      const [found] = await ask(
+      const [found] = await query(
         `select case when is_called then last_value else 0 end as highest from ${sequence}`,
       );
       return Number(found?.["highest"] ?? 0);
     },
     async now() {
-      const [row] = await ask(`select ${SERVER_CLOCK} as now`);
+      const [row] = await query(`select ${SERVER_CLOCK} as now`);
       return Number(row?.["now"]);
     },
     async connectedInstances() {
-      const rows = await ask(
+      const rows = await query(
         "select distinct substr(application_name, 10) as name from pg_stat_activity where datname = current_database() and application_name like 'holdfast/%'",
       );
       return rows.map((row) => String(row["name"])).filter((name) => !READER_NAMES.includes(name));
@@ -142,10 +142,10 @@ function tableReader(
 /** The sequence that numbers the rows of a table. */
 async function identitySequence(
   { schema }: PostgresAddress,
-  ask: QueryRows,
+  query: QueryRows,
   table: string,
 ): Promise<string | null> {
-  const [found] = await ask(
+  const [found] = await query(
     "select pg_get_serial_sequence($1 || '.' || $2, column_name) as name from information_schema.columns where table_schema = $1 and table_name = $2 and is_identity = 'YES'",
     [schema, table],
   );

@@ -83,13 +83,14 @@ export async function openSqliteWriter(path: string): Promise<TableWriter> {
 }
 
 function tableReader(db: DatabaseSyncInstance, path: string): Omit<TableReader, typeof Symbol.asyncDispose> {
-  const ask = (sql: string): TableRow[] => translatingErrors(path, () => db.prepare(sql).all() as TableRow[]);
+  const query = (sql: string): TableRow[] =>
+    translatingErrors(path, () => db.prepare(sql).all() as TableRow[]);
   return {
-    query: async (sql) => ask(sql),
+    query: async (sql) => query(sql),
     // In pages: an unfinished iterator outlives its database and crashes the process.
     async *rows(table) {
       for (let last = 0, full = true; full;) {
-        const page = ask(
+        const page = query(
           `select rowid as ${ROWID_ALIAS}, * from ${table} where rowid > ${last} order by rowid limit ${BATCH_ROWS}`,
         );
         full = page.length === BATCH_ROWS;
@@ -98,13 +99,13 @@ function tableReader(db: DatabaseSyncInstance, path: string): Omit<TableReader, 
       }
     },
     columns: async (table) =>
-      ask(`select name from pragma_table_info('${table}')`).map(({ name }) => String(name)),
+      query(`select name from pragma_table_info('${table}')`).map(({ name }) => String(name)),
     async lastNumber(table) {
-      const [made] = ask(
+      const [made] = query(
         `select 1 from sqlite_schema where name = '${table}' and sql like '% autoincrement %'`,
       );
       if (made === undefined) return null;
-      const [found] = ask(`select seq from sqlite_sequence where name = '${table}'`);
+      const [found] = query(`select seq from sqlite_sequence where name = '${table}'`);
       return Number(found?.["seq"] ?? 0);
     },
     now: async () => hostMonotonicMs(),

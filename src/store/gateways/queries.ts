@@ -1,41 +1,34 @@
 import { type Kysely, sql } from "kysely";
 import { defaults } from "../../defaults.js";
-import type { GatewayRecord, HostRecord, PublicGateway, RemoteStop } from "../../model/gateway.js";
+import type { PublicGateway, RemoteStop } from "../../model/gateway.js";
 import { gatewayTable, hostTable, remoteStopTable, type Schema } from "../schema.js";
-import type { Reader } from "../sql/engine.js";
+import { equals, type Reader } from "../sql/engine.js";
 import type { ReadStore } from "../store.js";
-import type { GatewayFilter, GatewayReads, RemoteStopReads } from "./store.js";
+import type { GatewayReads, RemoteStopReads } from "./store.js";
 
 export function gatewayQueries(reader: Reader): GatewayReads {
   return {
-    listGateways: (filter) => reader.read((db) => listGateways(db, filter), []),
-    getGateway: (instanceId) => reader.read((db) => getGateway(db, instanceId), null),
-    listHosts: () => reader.read(listHosts, []),
+    listGateways: ({ stateId } = {}) =>
+      reader.read(async (db) => {
+        const query = db
+          .selectFrom("gateways")
+          .selectAll()
+          .where(equals("gateways", { state_id: stateId }));
+        const gateways = await gatewayTable.list(query.orderBy("host_name").orderBy("instance_id"));
+        return gateways.map(({ peerKey: _key, directory: _directory, ...shown }) => shown);
+      }, []),
+    getGateway: (instanceId) =>
+      reader.read((db) => {
+        const query = db.selectFrom("gateways").selectAll().where("instance_id", "=", instanceId);
+        return gatewayTable.first(query);
+      }, null),
+    listHosts: () =>
+      reader.read(
+        (db) => hostTable.list(db.selectFrom("hosts").selectAll().orderBy("name").orderBy("host_id")),
+        [],
+      ),
     countOpenRunsByOwner: () => reader.read(countOpenRunsByOwner, new Map()),
   };
-}
-
-async function listGateways(
-  db: Kysely<Schema>,
-  { stateId }: GatewayFilter = {},
-): Promise<readonly PublicGateway[]> {
-  let query = db.selectFrom("gateways").selectAll().orderBy("host_name").orderBy("instance_id");
-  if (stateId !== undefined) query = query.where("state_id", "=", stateId);
-  return (await query.execute()).map((row) => {
-    const { peerKey: _key, directory: _directory, ...shown } = gatewayTable.toRecord(row);
-    return shown;
-  });
-}
-
-async function getGateway(db: Kysely<Schema>, instanceId: string): Promise<GatewayRecord | null> {
-  const query = db.selectFrom("gateways").selectAll().where("instance_id", "=", instanceId);
-  const row = await query.executeTakeFirst();
-  return row === undefined ? null : gatewayTable.toRecord(row);
-}
-
-async function listHosts(db: Kysely<Schema>): Promise<readonly HostRecord[]> {
-  const rows = await db.selectFrom("hosts").selectAll().orderBy("name").orderBy("host_id").execute();
-  return rows.map((row) => hostTable.toRecord(row));
 }
 
 async function countOpenRunsByOwner(db: Kysely<Schema>): Promise<ReadonlyMap<string, number>> {
@@ -100,19 +93,18 @@ export async function listGatewaysWithStatus(
 export const isOpenStop = sql<boolean>`done_at is null`;
 
 export function remoteStopQueries(reader: Reader): RemoteStopReads {
-  const list = (column: "target" | "run_id", values: readonly string[]): Promise<readonly RemoteStop[]> =>
-    reader.read(async (db) => {
-      const query = db.selectFrom("commands").selectAll().where(column, "in", values).where(isOpenStop);
-      const rows = await query.orderBy("created_at").orderBy("id").execute();
-      return rows.map((row) => remoteStopTable.toRecord(row));
+  const listOpen = (given: Parameters<typeof equals<"commands">>[1]): Promise<readonly RemoteStop[]> =>
+    reader.read((db) => {
+      const query = db.selectFrom("commands").selectAll().where(equals("commands", given)).where(isOpenStop);
+      return remoteStopTable.list(query.orderBy("created_at").orderBy("id"));
     }, []);
   return {
     getRemoteStop: (id) =>
-      reader.read(async (db) => {
-        const row = await db.selectFrom("commands").selectAll().where("id", "=", id).executeTakeFirst();
-        return row === undefined ? null : remoteStopTable.toRecord(row);
-      }, null),
-    listRemoteStops: (targets) => list("target", targets),
-    listRemoteStopsOfRun: (runId) => list("run_id", [runId]),
+      reader.read(
+        (db) => remoteStopTable.first(db.selectFrom("commands").selectAll().where("id", "=", id)),
+        null,
+      ),
+    listRemoteStops: (targets) => listOpen({ target: targets }),
+    listRemoteStopsOfRun: (runId) => listOpen({ run_id: runId }),
   };
 }

@@ -10,14 +10,9 @@ import type {
 } from "../../model/gateway.js";
 import type { NewRunEvent } from "../../model/run-event.js";
 
-export interface GatewayFilter {
-  /** Only gateways of this state directory. */
-  readonly stateId?: string;
-}
-
 export interface GatewayReads {
-  /** By host name. */
-  listGateways(filter?: GatewayFilter): Promise<readonly PublicGateway[]>;
+  /** By host name. `stateId`: only gateways of this state directory. */
+  listGateways(filter?: { readonly stateId?: string }): Promise<readonly PublicGateway[]>;
   getGateway(instanceId: string): Promise<GatewayRecord | null>;
   /** By name. */
   listHosts(): Promise<readonly HostRecord[]>;

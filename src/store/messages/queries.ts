@@ -1,7 +1,7 @@
 import { type Kysely, sql } from "kysely";
 import type { SessionMessage } from "../../model/session.js";
 import { messageTable, type Schema } from "../schema.js";
-import type { Reader } from "../sql/engine.js";
+import { equals, type Reader } from "../sql/engine.js";
 import type { MessageCount, MessageFilter, MessageReads, UnansweredFilter } from "./store.js";
 
 // Literals, not parameters, so that the partial index is used.
@@ -35,17 +35,14 @@ async function listMessages(
   let query = db
     .selectFrom("session_messages")
     .selectAll()
-    .where("session_id", "=", sessionId)
+    .where(equals("session_messages", { session_id: sessionId, deliver, run_id: runId, cause }))
     .orderBy("seq", oldestFirst ? "asc" : "desc")
     .limit(limit);
   if (pending === true) query = query.where(isWaiting);
-  if (deliver !== undefined) query = query.where("deliver", "=", deliver);
   if (after !== undefined) query = query.where("seq", ">", after);
   if (before !== undefined) query = query.where("seq", "<", before);
-  if (runId !== undefined) query = query.where("run_id", "=", runId);
-  if (cause !== undefined) query = query.where("cause", "=", cause);
-  const rows = await query.execute();
-  return (oldestFirst ? rows : rows.toReversed()).map((row) => messageTable.toRecord(row));
+  const messages = await messageTable.list(query);
+  return oldestFirst ? messages : messages.toReversed();
 }
 
 async function countMessages(db: Kysely<Schema>, sessionId: string): Promise<MessageCount> {
@@ -78,7 +75,7 @@ async function listUnansweredMessages(
     "sessionId" in of
       ? (["asked.session_id", of.sessionId] as const)
       : (["sessions.gateway_instance_id", of.gatewayInstanceId] as const);
-  const rows = await db
+  const query = db
     .selectFrom("session_messages as asked")
     .innerJoin("sessions", "sessions.id", "asked.session_id")
     .selectAll("asked")
@@ -90,7 +87,6 @@ async function listUnansweredMessages(
       select 1 from session_messages as answer where answer.run_id = asked.run_id and answer.role <> 'user'
     )`)
     .orderBy("asked.at")
-    .limit(limit)
-    .execute();
-  return rows.map((row) => messageTable.toRecord(row));
+    .limit(limit);
+  return messageTable.list(query);
 }

@@ -144,7 +144,7 @@ export class PostgresEngine implements SqlEngine {
     this.#breaker = new ServerCircuitBreaker(probe, (reason) => serverHangsError(target, reason));
     const connection: DatabaseConnection = {
       executeQuery: <Row>(query: CompiledQuery) =>
-        this.#withConnection((ask) => ask(query as CompiledQuery<Row>)),
+        this.#withConnection((execute) => execute(query as CompiledQuery<Row>)),
       streamQuery: rejectStreaming,
     };
     this.db = new Kysely<Schema>({
@@ -169,14 +169,14 @@ export class PostgresEngine implements SqlEngine {
   }
 
   perform<Result>(steps: () => Steps<Result>): Promise<Result> {
-    return drive(steps(), (query) => this.#withConnection((ask) => ask(query)));
+    return drive(steps(), (query) => this.#withConnection((execute) => execute(query)));
   }
 
   transact<Result>(steps: () => Steps<Result>): Promise<Result> {
-    return this.#withConnection(async (ask) => {
-      await ask(BEGIN);
-      const result = await drive(steps(), ask);
-      await ask(COMMIT);
+    return this.#withConnection(async (execute) => {
+      await execute(BEGIN);
+      const result = await drive(steps(), execute);
+      await execute(COMMIT);
       return result;
     });
   }
@@ -220,7 +220,7 @@ export class PostgresEngine implements SqlEngine {
   }
 
   /** Uses a connection of its own, and tries again if the server rolled back because of a conflict. */
-  async #withConnection<Result>(work: (ask: Execute) => Promise<Result>): Promise<Result> {
+  async #withConnection<Result>(work: (execute: Execute) => Promise<Result>): Promise<Result> {
     for (let attempt = 1; ; attempt += 1) {
       await this.#breaker.enter();
       const client = await this.#connect();
@@ -263,8 +263,8 @@ export class PostgresEngine implements SqlEngine {
 
   /** Reports a failure to the circuit breaker, unless the server answered with an error. */
   #recordFailure(error: unknown, began: number): unknown {
-    const said = error instanceof StoreAway && error.cause instanceof DatabaseError;
-    if (error instanceof StoreAway && !said) this.#breaker.recordFailure(error, performance.now() - began);
+    if (error instanceof StoreAway && !(error.cause instanceof DatabaseError))
+      this.#breaker.recordFailure(error, performance.now() - began);
     return error;
   }
 
@@ -283,9 +283,9 @@ export class PostgresEngine implements SqlEngine {
   }
 }
 
-async function drive<Result>(steps: Steps<Result>, ask: Execute): Promise<Result> {
+async function drive<Result>(steps: Steps<Result>, execute: Execute): Promise<Result> {
   let step = steps.next();
-  while (step.done !== true) step = steps.next(await ask(step.value.compile()));
+  while (step.done !== true) step = steps.next(await execute(step.value.compile()));
   return step.value;
 }
 

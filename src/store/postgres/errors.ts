@@ -160,15 +160,15 @@ export function translatePostgresError(error: unknown, address: PostgresAddress,
       { cause: error },
     );
   if (state === null) {
-    // Not a word from the server: whatever it is, there is no connection.
-    const told =
+    // The server sent no error, so there is no connection.
+    const what =
       phase !== "asking"
         ? `cannot be reached (${redactAddressSecrets(reason(error), address)}). ${CONSEQUENCE} Check that it runs, and its address.`
         : `did not answer (${redactAddressSecrets(reason(error), address)}). ${UNCERTAIN} Try again.`;
-    return new StoreAway(label, `the ${label} ${told}`, { cause: error });
+    return new StoreAway(label, `the ${label} ${what}`, { cause: error });
   }
   const pooler = state.startsWith("08")
-    ? POOLER_MESSAGES.find(([said]) => said.test(reason(error)))
+    ? POOLER_MESSAGES.find(([pattern]) => pattern.test(reason(error)))
     : undefined;
   if (pooler !== undefined) {
     const [, Meant, sentence] = pooler;

@@ -1,5 +1,6 @@
 import type { Client, Pool } from "pg";
 import { jitter } from "../../async/clock.js";
+import { SerialQueue } from "../../async/serial-queue.js";
 import { parsePostgresUrl, type PostgresAddress, type PostgresHost } from "../../config/postgres-url.js";
 import { defaults } from "../../defaults.js";
 import { newClient, prepareSession, type SessionSettings } from "./session.js";
@@ -8,7 +9,7 @@ export function eventChannel(schema: string): string {
   return `${schema}_events`;
 }
 
-/** The channel that tells a gateway that something was committed for it. */
+/** The channel on which a gateway is notified that something was committed for it. */
 export function targetChannel(schema: string): string {
   return `${schema}_calls`;
 }
@@ -22,7 +23,7 @@ export class PostgresNotifier implements AsyncDisposable {
   readonly #pool: Pool;
   readonly #channel: string;
   readonly #targetChannel: string;
-  #targetsNotified: Promise<unknown> = Promise.resolve();
+  readonly #targets = new SerialQueue();
   #running: Promise<void> | null = null;
   #again = false;
 
@@ -33,9 +34,8 @@ export class PostgresNotifier implements AsyncDisposable {
   }
 
   notifyTarget(target: string): void {
-    this.#targetsNotified = this.#targetsNotified.then(() =>
-      this.#pool.query("select pg_notify($1, $2)", [this.#targetChannel, target]).catch(() => {}),
-    );
+    const notify = () => this.#pool.query("select pg_notify($1, $2)", [this.#targetChannel, target]);
+    void this.#targets.run(notify).catch(() => {});
   }
 
   notifyEvents(): void {
@@ -46,7 +46,7 @@ export class PostgresNotifier implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await Promise.all([this.#running, this.#targetsNotified]);
+    await Promise.all([this.#running, this.#targets.idle()]);
   }
 
   /** The payload is the highest number that can be read; readers do not depend on it. */

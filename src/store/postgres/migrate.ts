@@ -216,7 +216,7 @@ async function requireSchemaUsage(
   );
 }
 
-/** Asked, because `if not exists` wants the right to create one even where it exists. */
+/** Checked, because `create schema if not exists` needs the right to create a schema even if it exists. */
 async function schemaExists(client: PoolClient, { schema }: PostgresAddress): Promise<boolean> {
   const { rows } = await client.query("select 1 from pg_namespace where nspname = $1", [schema]);
   return rows.length > 0;

@@ -64,7 +64,7 @@ from pg_stat_activity where backend_type = 'client backend'`;
 type InfoRow = Omit<ServerInfo, "label" | "latencyMs" | "clockAheadMs" | "connections"> &
   ServerInfo["connections"];
 
-/** Asks the server about itself; changes nothing. */
+/** Reads the properties of the server; changes nothing. */
 export async function readServerInfo(url: string): Promise<ServerInfo> {
   const address = parsePostgresUrl(url);
   const pool = openPool(address, { name: "doctor", readOnly: true });
@@ -88,7 +88,7 @@ const CLOCK_SAMPLES = 5;
 
 async function measureClock(pool: Pool): Promise<Pick<ServerInfo, "latencyMs" | "clockAheadMs">> {
   let best = { latencyMs: Infinity, clockAheadMs: 0 };
-  for (let asked = 0; asked < CLOCK_SAMPLES; asked += 1) {
+  for (let sample = 0; sample < CLOCK_SAMPLES; sample += 1) {
     const began = performance.now();
     const { rows } = await pool.query<{ now: number }>(`select ${SERVER_CLOCK} as now`);
     const latencyMs = performance.now() - began;

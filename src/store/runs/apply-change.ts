@@ -1,60 +1,50 @@
 import type { RunRecord, RunStateName } from "../../model/run.js";
-import type { NewRun, RunChange } from "./store.js";
+import { type NewRun, type RunChange, UNSTARTED } from "./store.js";
 
 const RANK: Readonly<Record<RunStateName, number>> = { starting: 0, running: 1, exiting: 2, exited: 3 };
 
 /** The record as it is inserted. */
 export function newRunRecord(run: NewRun, leaseExpiresAt: number): RunRecord {
-  return {
-    ...run,
-    anchor: null,
-    root: null,
-    processGroupId: null,
-    boundary: null,
-    tier: null,
-    state: "starting",
-    leaseExpiresAt,
-    startedAt: null,
-    lastOutputAt: null,
-    updatedAt: run.createdAt,
-    endedAt: null,
-    exit: null,
-    residue: [],
-    residueCount: 0,
-    usage: null,
-    emptiness: null,
-    hiddenAt: null,
-  };
+  return { ...run, ...UNSTARTED, leaseExpiresAt, updatedAt: run.createdAt };
 }
 
-/** Applies a change to a record; `changeColumns` does the same to a row. */
-export function applyRunChange(run: RunRecord, change: RunChange): RunRecord {
+/** The fields that a change sets whatever the record was before. */
+export function changedFields(change: RunChange): Partial<RunRecord> {
   switch (change.to) {
     case "gated": {
+      // The state stays: before GO the run is `starting`, and a stop may already have made it `exiting`.
       const { anchor, root, processGroupId, boundary, tier } = change;
-      return { ...run, anchor, root, processGroupId, boundary, tier };
+      return { anchor, root, processGroupId, boundary, tier };
     }
     case "weaker":
-      return { ...run, tier: change.tier, boundary: change.boundary };
-    case "running":
-      return { ...run, state: laterState(run.state, "running"), startedAt: run.startedAt ?? change.at };
+      return { tier: change.tier, boundary: change.boundary };
     case "output":
-      return { ...run, lastOutputAt: change.at };
+      return { lastOutputAt: change.at };
     case "service": {
       const { service, deadlines, policy } = change;
-      return { ...run, kind: "service", service, deadlines, policy };
+      return { kind: "service", service, deadlines, policy };
     }
     case "ready":
-      return { ...run, service: change.service };
+      return { service: change.service };
+    case "running":
     case "exiting":
-      return { ...run, state: laterState(run.state, "exiting") };
+      return {};
     case "exited": {
-      const { at, exit, residue, residueCount, usage, emptiness, lastOutputAt = run.lastOutputAt } = change;
-      const endedAt = Math.max(at, run.startedAt ?? run.createdAt);
-      const ended = { state: "exited", endedAt, lastOutputAt } as const;
-      return { ...run, ...ended, exit, residue, residueCount, usage, emptiness };
+      const { exit, residue, residueCount, usage, emptiness, lastOutputAt } = change;
+      const ended = { state: "exited", exit, residue, residueCount, usage, emptiness } as const;
+      return lastOutputAt === undefined ? ended : { ...ended, lastOutputAt };
     }
   }
+}
+
+/** Applies a change to a record; `changeColumns` (writes.ts) does the same to a row. */
+export function applyRunChange(run: RunRecord, change: RunChange): RunRecord {
+  const changed = { ...run, ...changedFields(change) };
+  if (change.to === "running")
+    return { ...changed, state: laterState(run.state, "running"), startedAt: run.startedAt ?? change.at };
+  if (change.to === "exiting") return { ...changed, state: laterState(run.state, "exiting") };
+  if (change.to !== "exited") return changed;
+  return { ...changed, endedAt: Math.max(change.at, run.startedAt ?? run.createdAt) };
 }
 
 /** Order of the states of a run. */

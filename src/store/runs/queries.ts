@@ -4,7 +4,7 @@ import { NO_LIMITS, REAPED_USAGE, type RunRecord } from "../../model/run.js";
 import type { SessionScope } from "../../model/session.js";
 import { type RunRow, runTable, type Schema } from "../schema.js";
 import { isColumnInScope, isSessionInScope } from "../sessions/queries.js";
-import { prefixUpperBound, type Reader, type SqlDialect } from "../sql/engine.js";
+import { equals, prefixUpperBound, type Reader, type SqlDialect } from "../sql/engine.js";
 import { toRunEvent } from "./events.js";
 import type {
   EventFilter,
@@ -36,9 +36,6 @@ export const COLUMNS_WITHOUT_LABELS = `
   residue residue_count usage emptiness service imported hidden_at`
   .trim()
   .split(/\s+/) as readonly Exclude<keyof RunRow, "labels">[];
-
-/** For an empty list: `in ()` is a syntax error in PostgreSQL. */
-const never = sql<boolean>`false`;
 
 /** A literal, not a parameter, so that the partial indexes of open runs are used. */
 const notExited = sql<boolean>`state <> 'exited'`;
@@ -99,23 +96,22 @@ async function listRuns(
       .where("ended_at", "<", filter.endedBefore)
       .orderBy("ended_at");
   query = query.orderBy("created_at", "desc").orderBy("run_id", "desc");
-  if (filter.states !== undefined)
-    query = filter.states.length === 0 ? query.where(never) : query.where("state", "in", filter.states);
+  const given = {
+    state: filter.states,
+    owner_instance_id: filter.ownerInstanceId,
+    host_id: filter.hostIds,
+    run_id: filter.runIds,
+    session_key: filter.sessionKey,
+    session_id: filter.sessionId,
+    agent_id: filter.agentId,
+  };
+  query = query.where(equals("runs", given));
   if (filter.states?.includes("exited") === false) query = query.where(notExited);
   if (filter.silentForMs !== undefined) query = query.where(leaseExpired(dialect, filter.silentForMs));
-  if (filter.ownerInstanceId !== undefined)
-    query = query.where("owner_instance_id", "=", filter.ownerInstanceId);
-  if (filter.hostIds !== undefined)
-    query = filter.hostIds.length === 0 ? query.where(never) : query.where("host_id", "in", filter.hostIds);
   if (filter.ofState !== undefined) query = query.where(inStateDirectory(filter.ofState));
-  if (filter.runIds !== undefined)
-    query = filter.runIds.length === 0 ? query.where(never) : query.where("run_id", "in", filter.runIds);
   if (filter.notFrom !== undefined && filter.notFrom.length > 0)
     query = query.where("origin_instance_id", "not in", filter.notFrom);
-  if (filter.sessionKey !== undefined) query = query.where("session_key", "=", filter.sessionKey);
-  if (filter.sessionId !== undefined) query = query.where("session_id", "=", filter.sessionId);
   if (filter.hidden === false) query = query.where("hidden_at", "is", null);
-  if (filter.agentId !== undefined) query = query.where("agent_id", "=", filter.agentId);
   for (const [name, value] of Object.entries(filter.labels ?? {})) {
     // Not a JSON path, because a label's name may contain any character.
     query = query.where(
@@ -239,25 +235,24 @@ async function listScopedEvents(
 }
 
 function selectEvents(db: Kysely<Schema>, settled: number | null, filter: EventFilter) {
-  let query = db.selectFrom("run_events").orderBy("seq", filter.newestFirst === true ? "desc" : "asc");
+  const { after, runId, stateId, hostIds, limit, newestFirst = false } = filter;
+  let query = db
+    .selectFrom("run_events")
+    .where(equals("run_events", { run_id: runId, state_id: stateId }))
+    .orderBy("seq", newestFirst ? "desc" : "asc");
   if (settled !== null) query = query.where("seq", "<=", settled);
-  if (filter.after !== undefined) query = query.where("seq", ">", filter.after);
-  if (filter.runId !== undefined) query = query.where("run_id", "=", filter.runId);
-  if (filter.stateId !== undefined) query = query.where("state_id", "=", filter.stateId);
-  if (filter.hostIds !== undefined) {
-    const { hostIds } = filter;
+  if (after !== undefined) query = query.where("seq", ">", after);
+  if (hostIds !== undefined)
     query = query.where("run_id", "in", (of) =>
       of
         .selectFrom("runs")
         .select("runs.run_id")
-        .where((run) => (hostIds.length === 0 ? never : run("host_id", "in", hostIds))),
+        .where(equals("runs", { host_id: hostIds })),
     );
-  }
-  return filter.limit === undefined ? query : query.limit(filter.limit);
+  return limit === undefined ? query : query.limit(limit);
 }
 
 function inStateDirectory({ stateId, instanceIds }: StateDirectoryScope): RawBuilder<boolean> {
-  const started =
-    instanceIds.length === 0 ? never : sql<boolean>`origin_instance_id in (${sql.join(instanceIds)})`;
+  const started = equals("runs", { origin_instance_id: instanceIds });
   return sql<boolean>`(state_id = ${stateId} or (state_id is null and ${started}))`;
 }

@@ -1,14 +1,11 @@
-import type { MachineIdentity, ProcessIdentity, Residue } from "../../model/process.js";
+import type { MachineIdentity, ProcessIdentity } from "../../model/process.js";
 import type { HiddenEvent, NewRunEvent, RunEvent } from "../../model/run-event.js";
 import type {
   Emptiness,
   RunBoundary,
-  RunDeadlines,
   RunExit,
-  RunPolicy,
   RunRecord,
   RunStateName,
-  RunUsage,
   ServiceFacts,
 } from "../../model/run.js";
 import type { SessionScope } from "../../model/session.js";
@@ -33,26 +30,26 @@ export interface LeaseRequest {
 }
 
 /** The record of a run before any of its processes exists. */
-export type NewRun = Omit<
-  RunRecord,
-  | "anchor"
-  | "root"
-  | "processGroupId"
-  | "boundary"
-  | "tier"
-  | "state"
-  | "leaseExpiresAt"
-  | "startedAt"
-  | "lastOutputAt"
-  | "updatedAt"
-  | "endedAt"
-  | "exit"
-  | "residue"
-  | "residueCount"
-  | "usage"
-  | "emptiness"
-  | "hiddenAt"
->;
+export type NewRun = Omit<RunRecord, keyof typeof UNSTARTED | "leaseExpiresAt" | "updatedAt">;
+
+/** Fields of a run of which no process exists. */
+export const UNSTARTED = {
+  anchor: null,
+  root: null,
+  processGroupId: null,
+  boundary: null,
+  tier: null,
+  state: "starting",
+  startedAt: null,
+  lastOutputAt: null,
+  endedAt: null,
+  exit: null,
+  residue: [],
+  residueCount: 0,
+  usage: null,
+  emptiness: null,
+  hiddenAt: null,
+} as const satisfies Partial<RunRecord>;
 
 /** One change of a run, with exactly the facts known at that change. */
 export type RunChange =
@@ -69,29 +66,21 @@ export type RunChange =
   | { readonly to: "running"; readonly at: number }
   | { readonly to: "output"; readonly at: number }
   /** The run becomes a service. The state stays. */
-  | {
-      readonly to: "service";
-      readonly service: ServiceFacts;
-      readonly deadlines: RunDeadlines;
-      readonly policy: RunPolicy;
-    }
+  | ({ readonly to: "service"; readonly service: ServiceFacts } & Pick<RunRecord, "deadlines" | "policy">)
   /** The service listens on its port for the first time. The state stays. */
   | { readonly to: "ready"; readonly service: ServiceFacts }
   | { readonly to: "exiting"; readonly at: number }
-  | {
-      readonly to: "exited";
-      /** A time before the start is recorded as the start. */
-      readonly at: number;
-      /** Absent: unchanged. */
-      readonly lastOutputAt?: number;
-      readonly exit: RunExit;
-      readonly residue: readonly Residue[];
-      readonly residueCount: number;
-      readonly usage: RunUsage | null;
-      readonly emptiness: Emptiness;
-    };
+  | TerminalRunChange;
 
-export type TerminalRunChange = Extract<RunChange, { readonly to: "exited" }>;
+export interface TerminalRunChange extends Pick<RunRecord, "residue" | "residueCount" | "usage"> {
+  readonly to: "exited";
+  /** A time before the start is recorded as the start. */
+  readonly at: number;
+  /** Absent: unchanged. */
+  readonly lastOutputAt?: number;
+  readonly exit: RunExit;
+  readonly emptiness: Emptiness;
+}
 
 export interface RunFilter {
   readonly states?: readonly RunStateName[];

@@ -2,58 +2,32 @@ import { type Compilable, type RawBuilder, sql, type UpdateObject } from "kysely
 import { LeaseLost, RunExists } from "../../errors.js";
 import { runTable, type Schema } from "../schema.js";
 import { countChanged, fetchRows, hasChanged, type SqlEngine, type Steps } from "../sql/engine.js";
-import { newRunRecord } from "./apply-change.js";
+import { changedFields, newRunRecord } from "./apply-change.js";
 import type { EventLog } from "./events.js";
 import type { Lease, LeaseRequest, RunChange, RunWrites, TerminalRunChange } from "./store.js";
 
 const STARTED = sql<number>`coalesce(started_at, created_at)`;
 
-type RunUpdate = UpdateObject<Schema, "runs">;
-
 /**
  * The columns that one change writes; `applyRunChange` does the same to a record. Only rows that have not exited are
  * updated, so each expression must be right for `starting`, `running` and `exiting` only.
  */
-export function changeColumns(change: RunChange, updatedAt: number): RunUpdate {
-  return { ...changedColumns(change), updated_at: updatedAt };
+function changeColumns(change: RunChange): UpdateObject<Schema, "runs"> {
+  return { ...runTable.toColumns(changedFields(change)), ...computedColumns(change), updated_at: Date.now() };
 }
 
-function changedColumns(change: RunChange): RunUpdate {
-  switch (change.to) {
-    case "gated": {
-      // The state stays: before GO the run is `starting`, and a stop may already have made it `exiting`.
-      const { anchor, root, processGroupId, boundary, tier } = change;
-      return runTable.toColumns({ anchor, root, processGroupId, boundary, tier });
-    }
-    case "weaker":
-      return runTable.toColumns({ tier: change.tier, boundary: change.boundary });
-    case "running":
-      return {
-        // The start may be reported after the stop; then the state stays.
-        state: sql`case when state = 'starting' then 'running' else state end`,
-        // Reported twice (after a reattach), the first time is the start.
-        started_at: sql`coalesce(started_at, ${change.at})`,
-      };
-    case "output":
-      return { last_output_at: change.at };
-    case "service": {
-      const { service, deadlines, policy } = change;
-      return runTable.toColumns({ kind: "service", service, deadlines, policy });
-    }
-    case "ready":
-      return runTable.toColumns({ service: change.service });
-    case "exiting":
-      return { state: "exiting" };
-    case "exited": {
-      const { at, lastOutputAt, exit, residue, residueCount, usage, emptiness } = change;
-      return {
-        ...runTable.toColumns({ state: "exited", exit, residue, residueCount, usage, emptiness }),
-        // The wall clock may have been set back: an end before the start is never recorded.
-        ended_at: sql`case when ${at} < ${STARTED} then ${STARTED} else ${at} end`,
-        ...(lastOutputAt === undefined ? {} : { last_output_at: lastOutputAt }),
-      };
-    }
-  }
+function computedColumns(change: RunChange): UpdateObject<Schema, "runs"> {
+  if (change.to === "running")
+    return {
+      // The start may be reported after the stop; then the state stays.
+      state: sql`case when state = 'starting' then 'running' else state end`,
+      // Reported twice (after a reattach), the first time is the start.
+      started_at: sql`coalesce(started_at, ${change.at})`,
+    };
+  if (change.to === "exiting") return { state: "exiting" };
+  if (change.to !== "exited") return {};
+  // The wall clock may have been set back: an end before the start is never recorded.
+  return { ended_at: sql`case when ${change.at} < ${STARTED} then ${STARTED} else ${change.at} end` };
 }
 
 /** A literal, not a parameter, so that the partial index of open runs is used. */
@@ -79,7 +53,7 @@ export function runWrites(engine: SqlEngine, log: EventLog): RunWrites {
     },
     async saveRun(lease, change, events = []) {
       const written = await log.write(events, () => saveChange(engine, lease, change));
-      // The end of a run must survive power loss, because others are told of it. Earlier changes need not: power loss also
+      // The end of a run must survive power loss, because others are notified of it. Earlier changes need not: power loss also
       // ends the processes. Flushed also if nothing was written: an earlier flush may have failed.
       if (change.to === "exited") await engine.flush();
       return written;
@@ -188,7 +162,7 @@ function compareAndSwapLease(engine: SqlEngine, claim: LeaseRequest): Compilable
 function updateOwned({ db }: SqlEngine, lease: Lease, change: RunChange): Compilable {
   return db
     .updateTable("runs")
-    .set(changeColumns(change, Date.now()))
+    .set(changeColumns(change))
     .where("run_id", "=", lease.runId)
     .where("owner_instance_id", "=", lease.ownerInstanceId)
     .where("lease_epoch", "=", lease.epoch)

@@ -1,7 +1,7 @@
 import { type Kysely, type RawBuilder, sql } from "kysely";
 import type { Approval, SessionRecord, SessionScope } from "../../model/session.js";
 import { approvalTable, type Schema, sessionTable } from "../schema.js";
-import type { Reader, SqlDialect } from "../sql/engine.js";
+import { equals, type Reader, type SqlDialect } from "../sql/engine.js";
 import type { ApprovalFilter, SessionFilter, SessionReads } from "./store.js";
 
 /** Whether a row of `sessions` is in the scope. A property test compares it with canSeeSessionRow. */
@@ -36,55 +36,50 @@ const decided = sql<boolean>`verdict is not null`;
 
 export function sessionQueries(reader: Reader): SessionReads {
   return {
-    getSession: (id) => reader.read((db) => getSession(db, id), null),
-    getSessionByKey: (key) => reader.read((db) => getSessionByKey(db, key), null),
+    getSession: (id) =>
+      reader.read(
+        (db) => sessionTable.first(db.selectFrom("sessions").selectAll().where("id", "=", id)),
+        null,
+      ),
+    getSessionByKey: (key) =>
+      reader.read((db) => {
+        const query = db.selectFrom("sessions").selectAll();
+        return sessionTable.first(query.where("key", "=", key).where(open));
+      }, null),
     listSessions: (filter) => reader.read((db) => listSessions(db, reader.dialect, filter), []),
     storedBytesOfSession: (sessionId) => reader.read((db) => storedBytesOfSession(db, sessionId), 0),
     resolveToken: (hash, now) => reader.read((db) => resolveToken(db, hash, now), null),
     findTokenHash: (prefix) => reader.read((db) => findTokenHash(db, prefix), null),
-    getApproval: (id) => reader.read((db) => getApproval(db, id), null),
+    getApproval: (id) =>
+      reader.read(
+        (db) => approvalTable.first(db.selectFrom("approvals").selectAll().where("id", "=", id)),
+        null,
+      ),
     listApprovals: (filter) => reader.read((db) => listApprovals(db, filter), []),
   };
-}
-
-async function getSession(db: Kysely<Schema>, id: string): Promise<SessionRecord | null> {
-  const row = await db.selectFrom("sessions").selectAll().where("id", "=", id).executeTakeFirst();
-  return row === undefined ? null : sessionTable.toRecord(row);
-}
-
-async function getSessionByKey(db: Kysely<Schema>, key: string): Promise<SessionRecord | null> {
-  const row = await db
-    .selectFrom("sessions")
-    .selectAll()
-    .where("key", "=", key)
-    .where(open)
-    .executeTakeFirst();
-  return row === undefined ? null : sessionTable.toRecord(row);
 }
 
 async function listSessions(
   db: Kysely<Schema>,
   dialect: SqlDialect,
-  filter: SessionFilter,
+  { open: isOpen, agentId, backend, agentSessionId, key, seenBy, idleSince, limit }: SessionFilter,
 ): Promise<readonly SessionRecord[]> {
-  let query = db.selectFrom("sessions").selectAll().orderBy("created_at", "desc").orderBy("id", "desc");
-  if (filter.open !== undefined) query = query.where(filter.open ? open : closed);
-  if (filter.agentId !== undefined) query = query.where("agent_id", "=", filter.agentId);
-  if (filter.backend !== undefined) query = query.where("backend", "=", filter.backend);
-  if (filter.agentSessionId !== undefined)
-    query = query.where("agent_session_id", "=", filter.agentSessionId);
-  if (filter.key !== undefined) query = query.where("key", "=", filter.key);
-  if (filter.seenBy !== undefined) query = query.where(isSessionInScope(dialect, filter.seenBy));
-  if (filter.idleSince !== undefined) {
-    const { idleSince } = filter;
+  const given = { agent_id: agentId, backend, agent_session_id: agentSessionId, key };
+  let query = db
+    .selectFrom("sessions")
+    .selectAll()
+    .where(equals("sessions", given))
+    .orderBy("created_at", "desc")
+    .orderBy("id", "desc");
+  if (isOpen !== undefined) query = query.where(isOpen ? open : closed);
+  if (seenBy !== undefined) query = query.where(isSessionInScope(dialect, seenBy));
+  if (idleSince !== undefined)
     query = query
       .where("created_at", "<", idleSince)
       .where(
         sql<boolean>`not exists (select 1 from session_messages where session_id = sessions.id and at >= ${idleSince})`,
       );
-  }
-  if (filter.limit !== undefined) query = query.limit(filter.limit);
-  return (await query.execute()).map((row) => sessionTable.toRecord(row));
+  return sessionTable.list(limit === undefined ? query : query.limit(limit));
 }
 
 /** Whether the run of a token is open. Derived from the run's record, so it does not depend on which gateway recorded the end. */
@@ -93,16 +88,15 @@ export const runIsOpen = sql<boolean>`exists (
 )`;
 
 async function resolveToken(db: Kysely<Schema>, hash: string, now: number): Promise<SessionRecord | null> {
-  const row = await db
+  const query = db
     .selectFrom("session_tokens")
     .innerJoin("sessions", "sessions.id", "session_tokens.session_id")
     .selectAll("sessions")
     .where("session_tokens.hash", "=", hash)
     .where(sql<boolean>`(session_tokens.expires_at is null or session_tokens.expires_at > ${now})`)
     .where(sql<boolean>`(session_tokens.run_id is null or session_tokens.run_id = '' or ${runIsOpen})`)
-    .where(open)
-    .executeTakeFirst();
-  return row === undefined ? null : sessionTable.toRecord(row);
+    .where(open);
+  return sessionTable.first(query);
 }
 
 async function findTokenHash(db: Kysely<Schema>, prefix: string): Promise<string | null> {
@@ -136,17 +130,17 @@ async function storedBytesOfSession(db: Kysely<Schema>, sessionId: string): Prom
   return ofRuns.bytes + ofTasks.bytes;
 }
 
-async function getApproval(db: Kysely<Schema>, id: string): Promise<Approval | null> {
-  const row = await db.selectFrom("approvals").selectAll().where("id", "=", id).executeTakeFirst();
-  return row === undefined ? null : approvalTable.toRecord(row);
-}
-
-async function listApprovals(db: Kysely<Schema>, filter: ApprovalFilter): Promise<readonly Approval[]> {
-  let query = db.selectFrom("approvals").selectAll().orderBy("asked_at").orderBy("id");
-  if (filter.pending !== undefined) query = query.where(filter.pending ? pending : decided);
-  if (filter.sessionId !== undefined) query = query.where("session_id", "=", filter.sessionId);
-  if (filter.gatewayInstanceId !== undefined)
-    query = query.where("gateway_instance_id", "=", filter.gatewayInstanceId);
-  if (filter.limit !== undefined) query = query.limit(filter.limit);
-  return (await query.execute()).map((row) => approvalTable.toRecord(row));
+async function listApprovals(
+  db: Kysely<Schema>,
+  { pending: isPending, sessionId, gatewayInstanceId, limit }: ApprovalFilter,
+): Promise<readonly Approval[]> {
+  const given = { session_id: sessionId, gateway_instance_id: gatewayInstanceId };
+  let query = db
+    .selectFrom("approvals")
+    .selectAll()
+    .where(equals("approvals", given))
+    .orderBy("asked_at")
+    .orderBy("id");
+  if (isPending !== undefined) query = query.where(isPending ? pending : decided);
+  return approvalTable.list(limit === undefined ? query : query.limit(limit));
 }

@@ -1,14 +1,15 @@
-import type {
-  Compilable,
-  DatabaseConnection,
-  DatabaseIntrospector,
-  Dialect,
-  DialectAdapter,
-  Driver,
-  Kysely,
-  QueryCompiler,
-  QueryResult,
-  RawBuilder,
+import {
+  type Compilable,
+  type DatabaseConnection,
+  type DatabaseIntrospector,
+  type Dialect,
+  type DialectAdapter,
+  type Driver,
+  type Kysely,
+  type QueryCompiler,
+  type QueryResult,
+  type RawBuilder,
+  sql,
 } from "kysely";
 import type { Schema } from "../schema.js";
 
@@ -72,11 +73,27 @@ export interface SqlEngine extends Reader {
   transact<Result>(steps: () => Steps<Result>): Promise<Result>;
   /** Resolves when everything committed before the call survives power loss. */
   flush(): Promise<void>;
-  /** Tells other processes that events were committed. */
+  /** Notifies other processes that events were committed. */
   notifyEvents(): void;
-  /** Tells the target that something was committed for it. */
+  /** Notifies the target that something was committed for it. */
   notifyTarget(target: string): void;
   unwritableTables(): Promise<readonly string[]>;
+}
+
+/** The condition that each given column has the value, or one of the values. No value is an empty list. */
+export function equals<Table extends keyof Schema>(
+  table: Table,
+  given: { readonly [Column in keyof Schema[Table]]?: string | number | readonly string[] | undefined },
+): RawBuilder<boolean> {
+  const values: Readonly<Record<string, unknown>> = given;
+  const conditions = Object.entries(values).flatMap(([column, value]) => {
+    if (value === undefined) return [];
+    const name = sql.ref(`${table}.${column}`);
+    if (!Array.isArray(value)) return [sql`${name} = ${value}`];
+    // `in ()` is a syntax error in PostgreSQL.
+    return [value.length === 0 ? sql`false` : sql`${name} in (${sql.join(value)})`];
+  });
+  return conditions.length === 0 ? sql<boolean>`true` : sql.join<boolean>(conditions, sql` and `);
 }
 
 /** Above every string that starts with `prefix`, in byte order. */
@@ -121,7 +138,7 @@ export class EngineDialect implements Dialect {
   }
 
   createIntrospector(): DatabaseIntrospector {
-    throw new Error("the tables are known: they are not to be asked for");
+    throw new Error("the schema is known: introspection is not supported");
   }
 }
 

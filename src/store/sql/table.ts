@@ -127,6 +127,19 @@ export class TableMapping<Entity, Row> {
     return record as Entity;
   }
 
+  /** The record of the first row that a query finds; null: there is none. */
+  async first(query: {
+    executeTakeFirst(): Promise<Readonly<Partial<Row>> | undefined>;
+  }): Promise<Entity | null> {
+    const row = await query.executeTakeFirst();
+    return row === undefined ? null : this.toRecord(row);
+  }
+
+  /** The records of all rows that a query finds. */
+  async list(query: { execute(): Promise<readonly Readonly<Partial<Row>>[]> }): Promise<readonly Entity[]> {
+    return (await query.execute()).map((row) => this.toRecord(row));
+  }
+
   #fieldOf(name: string): string | null {
     const known = this.#fields.get(name);
     if (known !== undefined) return known;

@@ -1,10 +1,10 @@
 import { type Kysely, sql } from "kysely";
 import { type OutboxEntry, type OutboxStatus, targetKey } from "../../model/outbox.js";
-import type { TaskEvent, TaskRecord, TaskStatus } from "../../model/task.js";
+import type { TaskRecord, TaskStatus } from "../../model/task.js";
 import { hasStatus } from "../outbox/claim.js";
 import { outboxTable, type Schema, taskEventTable, taskTable } from "../schema.js";
 import { isColumnInScope } from "../sessions/queries.js";
-import { prefixUpperBound, type Reader, type SqlDialect } from "../sql/engine.js";
+import { equals, prefixUpperBound, type Reader, type SqlDialect } from "../sql/engine.js";
 import type { OutboxFilter, TaskFilter, TaskReads } from "./store.js";
 
 /** Literals, not parameters, so that the partial indexes are used. */
@@ -13,37 +13,36 @@ const ended = sql<boolean>`ended_at is not null`;
 
 export function taskQueries(reader: Reader): TaskReads {
   return {
-    getTask: (taskId) => reader.read((db) => getTask(db, taskId), null),
-    getTaskByKey: (key) => reader.read((db) => getTaskByKey(db, key), null),
+    getTask: (taskId) =>
+      reader.read(
+        (db) => taskTable.first(db.selectFrom("tasks").selectAll().where("task_id", "=", taskId)),
+        null,
+      ),
+    getTaskByKey: (key) =>
+      reader.read((db) => taskTable.first(db.selectFrom("tasks").selectAll().where("key", "=", key)), null),
     findTasks: (prefix, limit) => reader.read((db) => findTasks(db, prefix, limit), []),
     listTasks: (filter) => reader.read((db) => listTasks(db, reader.dialect, filter), []),
     countOpenTasks: () => reader.read(countOpenTasks, new Map()),
-    listTaskEvents: (taskId) => reader.read((db) => listTaskEvents(db, taskId), []),
+    listTaskEvents: (taskId) =>
+      reader.read((db) => {
+        const query = db.selectFrom("task_events").selectAll().where("task_id", "=", taskId);
+        return taskEventTable.list(query.orderBy("seq"));
+      }, []),
     listOutbox: (filter) => reader.read((db) => listOutbox(db, filter), []),
     countUndelivered: () => reader.read(countUndelivered, new Map()),
   };
 }
 
-async function getTask(db: Kysely<Schema>, taskId: string): Promise<TaskRecord | null> {
-  const row = await db.selectFrom("tasks").selectAll().where("task_id", "=", taskId).executeTakeFirst();
-  return row === undefined ? null : taskTable.toRecord(row);
-}
-
-async function getTaskByKey(db: Kysely<Schema>, key: string): Promise<TaskRecord | null> {
-  const row = await db.selectFrom("tasks").selectAll().where("key", "=", key).executeTakeFirst();
-  return row === undefined ? null : taskTable.toRecord(row);
-}
-
 async function findTasks(db: Kysely<Schema>, prefix: string, limit: number): Promise<readonly TaskRecord[]> {
-  const rows = await db
-    .selectFrom("tasks")
-    .selectAll()
-    .where("task_id", ">=", prefix)
-    .where("task_id", "<", prefixUpperBound(prefix))
-    .orderBy("task_id")
-    .limit(limit)
-    .execute();
-  return rows.map((row) => taskTable.toRecord(row));
+  return taskTable.list(
+    db
+      .selectFrom("tasks")
+      .selectAll()
+      .where("task_id", ">=", prefix)
+      .where("task_id", "<", prefixUpperBound(prefix))
+      .orderBy("task_id")
+      .limit(limit),
+  );
 }
 
 async function listTasks(
@@ -53,38 +52,30 @@ async function listTasks(
 ): Promise<readonly TaskRecord[]> {
   const { sessionId, childSessionId } = filter;
   if (childSessionId !== undefined)
-    return selectTaskPage(db, dialect, filter, ["child_session_id", childSessionId]);
-  if (sessionId === undefined) return selectTaskPage(db, dialect, filter, null);
+    return selectTaskPage(db, dialect, filter, { child_session_id: childSessionId });
+  if (sessionId === undefined) return selectTaskPage(db, dialect, filter, {});
   // Two queries, each on an index with the right order. One query for both would sort all rows for every page.
-  const asked = await selectTaskPage(db, dialect, filter, ["owner_session_id", sessionId]);
-  const done = await selectTaskPage(db, dialect, filter, ["child_session_id", sessionId]);
-  const both = new Map([...asked, ...done].map((task) => [task.taskId, task]));
+  const requested = await selectTaskPage(db, dialect, filter, { owner_session_id: sessionId });
+  const done = await selectTaskPage(db, dialect, filter, { child_session_id: sessionId });
+  const both = new Map([...requested, ...done].map((task) => [task.taskId, task]));
   return [...both.values()].toSorted(newestFirst).slice(0, filter.limit);
-}
-
-async function listTaskEvents(db: Kysely<Schema>, taskId: string): Promise<readonly TaskEvent[]> {
-  const rows = await db
-    .selectFrom("task_events")
-    .selectAll()
-    .where("task_id", "=", taskId)
-    .orderBy("seq")
-    .execute();
-  return rows.map((row) => taskEventTable.toRecord(row));
 }
 
 async function listOutbox(
   db: Kysely<Schema>,
   { taskId, taskIds, target, statuses, after, limit }: OutboxFilter,
 ): Promise<readonly OutboxEntry[]> {
-  let query = db.selectFrom("task_outbox").selectAll().orderBy("created_at").orderBy("entry_key");
-  if (taskId !== undefined) query = query.where("task_id", "=", taskId);
-  if (taskIds !== undefined) query = query.where("task_id", "in", taskIds);
-  if (target !== undefined) query = query.where("target_key", "=", targetKey(target));
+  const key = target === undefined ? undefined : targetKey(target);
+  let query = db
+    .selectFrom("task_outbox")
+    .selectAll()
+    .where(equals("task_outbox", { task_id: taskId ?? taskIds, target_key: key }))
+    .orderBy("created_at")
+    .orderBy("entry_key");
   if (statuses !== undefined) query = query.where((is) => is.or(statuses.map(hasStatus)));
   if (after !== undefined)
     query = query.where(sql<boolean>`(created_at, entry_key) > (${after.createdAt}, ${after.key})`);
-  if (limit !== undefined) query = query.limit(limit);
-  return (await query.execute()).map((row) => outboxTable.toRecord(row));
+  return outboxTable.list(limit === undefined ? query : query.limit(limit));
 }
 
 async function countOpenTasks(db: Kysely<Schema>): Promise<ReadonlyMap<TaskStatus, number>> {
@@ -113,18 +104,26 @@ async function selectTaskPage(
   db: Kysely<Schema>,
   dialect: SqlDialect,
   filter: TaskFilter,
-  session: readonly ["owner_session_id" | "child_session_id", string] | null,
+  session: { readonly owner_session_id?: string; readonly child_session_id?: string },
 ): Promise<readonly TaskRecord[]> {
   const { taskIds, statuses, runtimes, deliveries, runId, cleanupBefore, seenBy, after } = filter;
   // The `+` keeps the planner off the index on the age: few tasks are due for cleanup, and it would read all others.
   const age = cleanupBefore === undefined ? sql.ref<number>("created_at") : sql<number>`+created_at`;
+  const given = {
+    ...session,
+    task_id: taskIds,
+    status: statuses,
+    runtime: runtimes,
+    delivery: deliveries,
+    run_id: runId,
+  };
   let query = db
     .selectFrom("tasks")
     .selectAll()
+    .where(equals("tasks", given))
     .orderBy(age, "desc")
     .orderBy("task_id", "desc")
     .limit(filter.limit);
-  if (session !== null) query = query.where(session[0], "=", session[1]);
   if (seenBy !== undefined)
     query = query.where((is) =>
       is.or([
@@ -132,16 +131,11 @@ async function selectTaskPage(
         isColumnInScope(dialect, "child_session_id", seenBy),
       ]),
     );
-  if (taskIds !== undefined) query = query.where("task_id", "in", taskIds);
-  if (statuses !== undefined) query = query.where("status", "in", statuses);
-  if (runtimes !== undefined) query = query.where("runtime", "in", runtimes);
-  if (deliveries !== undefined) query = query.where("delivery", "in", deliveries);
-  if (runId !== undefined) query = query.where("run_id", "=", runId);
   if (filter.open !== undefined) query = query.where(filter.open ? open : ended);
   if (cleanupBefore !== undefined) query = query.where("cleanup_after", "<", cleanupBefore);
   if (after !== undefined)
     query = query.where(sql<boolean>`(${age}, task_id) < (${after.createdAt}, ${after.taskId})`);
-  return (await query.execute()).map((row) => taskTable.toRecord(row));
+  return taskTable.list(query);
 }
 
 function newestFirst(one: TaskRecord, other: TaskRecord): number {

@@ -4,7 +4,14 @@ import { requirePort } from "../../anchor/inspect/processes.js";
 import { defaults } from "../../defaults.js";
 import { BadInput } from "../../errors.js";
 import { isRunId } from "../../model/ids.js";
-import type { RunDeadlines, RunIo, RunKind, RunPolicy, ServiceFacts } from "../../model/run.js";
+import {
+  FIRST_EPOCH,
+  type RunDeadlines,
+  type RunIo,
+  type RunKind,
+  type RunPolicy,
+  type ServiceFacts,
+} from "../../model/run.js";
 import type { NewRun } from "../../store/runs/store.js";
 import { commandHash, displayCommand } from "../../text/redact.js";
 import type { CommandInput, SpawnOptions } from "../api.js";
@@ -115,8 +122,6 @@ export interface SpawnPlan {
   record(runId: string, leaseId: string): NewRun;
   start(runId: string, leaseId: string): StartSpec;
 }
-
-const FIRST_EPOCH = 1;
 
 export function planSpawn(context: SupervisorContext, input: CommandInput, options: SpawnOptions): SpawnPlan {
   const { argv, io } = checkCommand(input);

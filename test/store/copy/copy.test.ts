@@ -326,7 +326,7 @@ describe.skipIf(whyNoPostgres !== null)("SQLite and PostgreSQL", { timeout: 120_
       await idle.registerGateway(newGateway({ instanceId: "in_calm", hostName: "bob" }));
     }
     await expect(copy(database.url, join(home.path, "x.sqlite"))).rejects.toThrow(
-      /supervisor in_away of host far holds 1 open runs.*gateway in_calm of host bob was heard of/,
+      /supervisor in_away of host far holds 1 open runs.*gateway in_calm of host bob sent a heartbeat/,
     );
   });
 

@@ -11,3 +11,8 @@ type DeepReadonly<Value> = Value extends readonly (infer Item)[]
   : Value extends object
     ? { readonly [Field in keyof Value]: DeepReadonly<Value[Field]> }
     : Value;
+
+/** Drops properties with the value undefined, as exactOptionalPropertyTypes requires. */
+export function omitUndefined<T extends object>(options: T): { [K in keyof T]: Exclude<T[K], undefined> } {
+  return Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined)) as never;
+}
