@@ -1,17 +1,68 @@
-import { type Command, Option } from "commander";
-import { addNotifyOptions, notifyBody, type NotifyFlags } from "../client/notify-options.js";
-import { addDetachOption, type DetachFlags, isDetached } from "../options/detach.js";
+import type { Command } from "commander";
 import { positiveIntegerUpTo, type SetExitCode } from "../options/parsers.js";
-import {
-  addDisplayOptions,
-  answerHelp,
-  type DisplayFlags,
-  displayOptions,
-  formatOption,
-  rejectNotifyOptions,
-} from "./display-options.js";
-import { addPermissions } from "./permissions-command.js";
-import { addSpawn } from "./spawn-command.js";
+import { addPrompt, addSpawn, type DisplayFlags, formatOption } from "./prompt-command.js";
+
+export function addPermissions(acp: Command, setExitCode: SetExitCode): void {
+  const permissions = acp
+    .command("permissions")
+    .summary("permission requests of agents: list, show, allow, deny")
+    .description("Permission requests of agents.")
+    .addHelpText(
+      "after",
+      '\nA request that is not answered within five minutes is denied. Only the operator\ncan answer. If a row of the list does not show the whole request (column SHOWN),\n"allow" needs the digest that "permissions show" prints at its end.\n\nExit status of allow and deny: 0 done, 1 no such request, 3 the answer came too late.\n',
+    );
+  permissions
+    .command("list", { isDefault: true })
+    .summary("list open requests and when they expire")
+    .description("List the requests that wait for an answer, and when each expires. Read-only.")
+    .option("--session <session>", "only requests of this session")
+    .option("-a, --all", "also list answered requests")
+    .option("--json", "print a JSON array")
+    .action(
+      async ({
+        session,
+        all,
+        json,
+      }: {
+        readonly session?: string;
+        readonly all?: true;
+        readonly json?: true;
+      }) => {
+        const { printPermissions } = await import("./permissions.js");
+        setExitCode(
+          await printPermissions({ session: session ?? null, all: all === true, json: json === true }),
+        );
+      },
+    );
+  permissions
+    .command("show")
+    .summary("show a whole request: command, directory, variables, input")
+    .description(
+      "Show everything that an agent asks for: each argument, the directory and the variables of a command, or everything that the agent says about its own tool. Secrets are masked inside one word; control and invisible characters are shown as escapes.",
+    )
+    .argument("<permission>", "its id")
+    .option("--reveal", "do not mask secrets")
+    .option("--json", "print JSON")
+    .action(async (id: string, flags: { readonly reveal?: true; readonly json?: true }) => {
+      const { showPermission } = await import("./permissions.js");
+      setExitCode(await showPermission(id, flags));
+    });
+  for (const verdict of ["allow", "deny"] as const)
+    permissions
+      .command(verdict)
+      .summary(verdict === "allow" ? "allow a request" : "deny a request")
+      .description(verdict === "allow" ? "Allow a request, once." : "Deny a request.")
+      .argument("<permission>", "its id")
+      .option(
+        "--digest <digest>",
+        "answer only the request with this digest, which `permissions show` prints",
+      )
+      .option("--json", "print the request and its decision as JSON")
+      .action(async (id: string, flags: { readonly json?: true; readonly digest?: string }) => {
+        const { answerPermission } = await import("./permissions.js");
+        setExitCode(await answerPermission(id, verdict, flags));
+      });
+}
 
 const about = `
 A session keeps an agent and its context over several prompts. One turn runs at a
@@ -29,9 +80,6 @@ Examples:
   holdfast acp close site
 `;
 
-/** `--no-wait` is the former spelling of `--detach`. */
-type PromptFlags = DisplayFlags & NotifyFlags & DetachFlags & { readonly wait: boolean };
-
 export function addAcpCommand(program: Command, setExitCode: SetExitCode): void {
   const acp = program
     .command("acp")
@@ -43,34 +91,6 @@ export function addAcpCommand(program: Command, setExitCode: SetExitCode): void 
   addCancelAndClose(acp, setExitCode);
   addReadCommands(acp, setExitCode);
   addPermissions(acp, setExitCode);
-}
-
-function addPrompt(acp: Command, setExitCode: SetExitCode): void {
-  const prompt = acp
-    .command("prompt")
-    .summary("send a prompt to the agent of a session, and show its answer")
-    .description("Send a prompt to the agent of a session, and show its answer.")
-    .argument("<session>", "its name or id")
-    .argument("<prompt>", "the prompt; - reads it from stdin")
-    .addOption(new Option("--no-wait", "the former name of --detach").hideHelp());
-  addDetachOption(prompt, "do not wait for the answer; prints the turn id");
-  addNotifyOptions(prompt);
-  addDisplayOptions(prompt)
-    .addHelpText("after", answerHelp)
-    .action(async (session: string, words: string, flags: PromptFlags) => {
-      const { promptSession } = await import("./prompt.js");
-      const wait = flags.wait && !isDetached(flags);
-      if (wait) rejectNotifyOptions(flags, "--detach");
-      setExitCode(
-        await promptSession({
-          session,
-          prompt: words,
-          wait,
-          notification: notifyBody(flags),
-          ...displayOptions(flags),
-        }),
-      );
-    });
 }
 
 function addCancelAndClose(acp: Command, setExitCode: SetExitCode): void {
@@ -97,7 +117,7 @@ function addCancelAndClose(acp: Command, setExitCode: SetExitCode): void {
           json,
         }: { readonly turn?: string; readonly reapTools?: true; readonly json?: true },
       ) => {
-        const { cancelTurn } = await import("./cancel.js");
+        const { cancelTurn } = await import("./cancel-and-close.js");
         setExitCode(
           await cancelTurn({
             session,
@@ -116,7 +136,7 @@ function addCancelAndClose(acp: Command, setExitCode: SetExitCode): void {
     .option("--discard", "also delete what the agent stored, if the agent supports that")
     .option("--json", "print the session as JSON")
     .action(async (session: string, { discard, json }: { readonly discard?: true; readonly json?: true }) => {
-      const { closeAcpSession } = await import("./close.js");
+      const { closeAcpSession } = await import("./cancel-and-close.js");
       setExitCode(await closeAcpSession(session, discard === true, json === true));
     });
 }
@@ -168,7 +188,7 @@ function addReadCommands(acp: Command, setExitCode: SetExitCode): void {
     .addOption(formatOption())
     .option("--json", "the same as --format json")
     .action(async (session: string, flags: DisplayFlags & { readonly new?: true }) => {
-      const { watchSession } = await import("./watch.js");
+      const { watchSession } = await import("./sessions.js");
       const format = flags.json === true ? "json" : (flags.format ?? "text");
       const after = flags.new === true ? null : 0;
       setExitCode(await watchSession({ session, format, thoughts: flags.thoughts === true, after }));

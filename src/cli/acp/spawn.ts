@@ -12,7 +12,7 @@ import { print, toJson } from "../print/stdout.js";
 import { noticeIfWaitingForApproval, toSpawnFailed } from "../run/exec.js";
 import { TurnInterrupts } from "../run/interrupts.js";
 import { type AnswerDisplay, printBackgroundTurn, readPrompt, showTurn } from "./prompt.js";
-import type { ShownTurn } from "./view/turn-result.js";
+import type { ShownTurn } from "./view/texts.js";
 
 export interface SpawnSessionRequest extends AnswerDisplay {
   /** An agent of the catalogue, or any command that speaks ACP. */

@@ -8,8 +8,14 @@ import {
   type NotifyFlags,
   targetlessNotifyOption,
 } from "../client/notify-options.js";
-import { addDetachOption, type DetachFlags, isDetached } from "../options/detach.js";
-import { asOptionParser, collectPairs, type SetExitCode } from "../options/parsers.js";
+import {
+  addDetachOption,
+  asOptionParser,
+  collectPairs,
+  type DetachFlags,
+  isDetached,
+  type SetExitCode,
+} from "../options/parsers.js";
 import { formatDuration, parseDuration } from "../options/units.js";
 import { exitCodes } from "../print/exit-code.js";
 import { notice } from "../print/stderr.js";
@@ -46,7 +52,7 @@ export function addAgentsCommand(program: Command, setExitCode: SetExitCode): vo
     )
     .option("--json", "print a JSON array")
     .action(async ({ json }: { readonly json?: true }) => {
-      const { printAgents } = await import("./catalogue.js");
+      const { printAgents } = await import("./agents.js");
       setExitCode(await printAgents(json === true));
     });
   agents
@@ -58,7 +64,7 @@ export function addAgentsCommand(program: Command, setExitCode: SetExitCode): vo
     .argument("[agent...]", "their names")
     .option("--json", "print a JSON array")
     .action(async (names: string[], { json }: { readonly json?: true }) => {
-      const { checkAgents } = await import("./catalogue.js");
+      const { checkAgents } = await import("./agents.js");
       setExitCode(await checkAgents(names, json === true));
     });
 }
@@ -130,7 +136,7 @@ async function startAgent(agent: string, said: string, flags: RunFlags): Promise
   // A resumed session may belong to another session, which is then the target.
   const targetless = flags.resume === undefined ? targetlessNotifyOption(flags) : null;
   if (targetless !== null) throw new BadInput("option", `${targetless}; nothing was started`);
-  const { runAgentDetached, runAgentInForeground } = await import("./run.js");
+  const { runAgentDetached, runAgentInForeground } = await import("./agents.js");
   const prompt = said === "-" ? await (await import("node:stream/consumers")).text(process.stdin) : said;
   const umask = currentUmask();
   const request = {

@@ -11,13 +11,18 @@ import { questionLines } from "../../sessions/question-pages.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { assertOperator, connectForReading, type GatewayConnection } from "../client/connect.js";
 import { formatDuration } from "../options/units.js";
-import { readWholeQuestion, wholeQuestionLines } from "../print/approval-question.js";
 import { exitCodes } from "../print/exit-code.js";
-import { paletteFor } from "../print/palette.js";
 import { notice } from "../print/stderr.js";
 import { print, printOrThrow, toRecordJson } from "../print/stdout.js";
 import { formatTable } from "../print/table.js";
-import { printPaged, showPaged, TYPED_AHEAD_MS } from "../print/terminal-prompt.js";
+import {
+  printPaged,
+  readWholeQuestion,
+  showPaged,
+  TYPED_AHEAD_MS,
+  wholeQuestionLines,
+} from "../print/terminal-prompt.js";
+import { paletteFor } from "../print/terminal.js";
 
 /** Lists approvals. They exist only in a gateway: without one there are none. */
 export async function printApprovals(json: boolean): Promise<number> {

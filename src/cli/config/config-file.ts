@@ -1,13 +1,13 @@
+import { describeChannels } from "../../channels/check-channel.js";
 import { configPath } from "../../config/file.js";
 import { BadConfig } from "../../config/problems.js";
 import type { Config } from "../../config/schema.js";
 import { readSettings, type Setting } from "../../config/settings.js";
 import { BadInput } from "../../errors.js";
-import { describeChannels } from "../../channels/check-channel.js";
 import { sanitizeLine } from "../../text/sanitize.js";
-import { paletteFor } from "../print/palette.js";
 import { print, toJson } from "../print/stdout.js";
 import { formatTable, terminalWidth } from "../print/table.js";
+import { paletteFor } from "../print/terminal.js";
 
 /** A mistake is a usage error; with `--json` the problems are listed. */
 export async function checkConfigFile(json: boolean): Promise<number> {

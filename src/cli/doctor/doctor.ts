@@ -5,15 +5,14 @@ import { errorMessage } from "../../home/errno.js";
 import { readableSecrets } from "../../home/readable-secrets.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { openLocalState } from "../client/resolve-run.js";
-import { paletteFor } from "../print/palette.js";
 import { print, toJson } from "../print/stdout.js";
+import { paletteFor } from "../print/terminal.js";
 import { processesJson } from "../runs/processes.js";
 import { bad, type Check, ok, warn } from "./check.js";
 import { checkDatabase } from "./database.js";
 import { checkKernel, checkProcessLimits } from "./kernel.js";
 import { checkClock, checkRuns, checkRunsWithoutState, type RunChecks } from "./runs.js";
-import { checkState } from "./state.js";
-import { checkStoreHistory, checkStoreWrites } from "./store.js";
+import { checkState, checkStoreHistory, checkStoreWrites } from "./state.js";
 
 /**
  * Checks each channel of the config file without sending anything. A config file that cannot be read is reported

@@ -154,7 +154,7 @@ export function addGatewaysCommand(program: Command, setExitCode: SetExitCode): 
     .option("--json", "print a JSON array")
     .addHelpText("after", gatewaysExamples)
     .action(async ({ json }: { readonly json?: true }) => {
-      const { printGateways } = await import("./list.js");
+      const { printGateways } = await import("./control.js");
       setExitCode(await printGateways(json === true));
     });
 }

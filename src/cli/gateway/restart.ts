@@ -1,8 +1,8 @@
 import { existsSync } from "node:fs";
 import { environmentWithConfig } from "../../config/settings.js";
 import { defaults } from "../../defaults.js";
-import { describeUnreachable, type GatewayLocation, locateGateway } from "../../gateway/locate.js";
 import { describeWaitingGateway, savedConfigPath } from "../../gateway/gateway-files.js";
+import { describeUnreachable, type GatewayLocation, locateGateway } from "../../gateway/locate.js";
 import {
   checkGateway,
   CLI_MAIN,

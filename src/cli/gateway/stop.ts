@@ -4,6 +4,7 @@ import { reapMarkedProcess } from "../../anchor/inspect/by-marker.js";
 import type { ShutdownPolicy, ShutdownSummary } from "../../api/routes/gateway.js";
 import { defaults } from "../../defaults.js";
 import { GatewayUnreachable } from "../../errors.js";
+import { describeWaitingGateway, findLockedInstance, readGatewayId } from "../../gateway/gateway-files.js";
 import {
   describeUnreachable,
   type GatewayLocation,
@@ -11,7 +12,6 @@ import {
   reachGateway,
   type UnreachableGateway,
 } from "../../gateway/locate.js";
-import { describeWaitingGateway, findLockedInstance, readGatewayId } from "../../gateway/gateway-files.js";
 import { openLocalState } from "../client/resolve-run.js";
 import { type DirectStop, stopFoundRun } from "../stop/stop-coordinator.js";
 import { runsOfInstance } from "../stop/targets.js";

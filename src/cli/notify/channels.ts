@@ -3,10 +3,10 @@ import { sanitizeLine } from "../../text/sanitize.js";
 import { assertOperator, connectOrStart } from "../client/connect.js";
 import { tryConnectForReading } from "../client/read-client.js";
 import { exitCodes } from "../print/exit-code.js";
-import { paletteFor } from "../print/palette.js";
 import { notice } from "../print/stderr.js";
 import { print, toJson } from "../print/stdout.js";
 import { formatTable, terminalWidth } from "../print/table.js";
+import { paletteFor } from "../print/terminal.js";
 
 type Channels = ResponseOf<"listChannels">["channels"];
 

@@ -1,7 +1,10 @@
-import { InvalidArgumentError } from "commander";
+import { type Command, InvalidArgumentError, Option } from "commander";
 import { BadInput } from "../../errors.js";
+import type { RunLimits } from "../../model/run.js";
 import type { ExecEffect, ExecRule } from "../../model/session.js";
+import { checkLimits } from "../../supervisor/run-options.js";
 import { splitShellWords } from "../../text/shell.js";
+import { formatSize } from "./units.js";
 
 /** Sets the exit code of `holdfast`; every command gets it. */
 export type SetExitCode = (code: number) => void;
@@ -69,4 +72,59 @@ export function parseLineCount(text: string): number | "all" {
 export function parseOffset(text: string): number {
   if (!/^\d{1,15}$/.test(text)) throw new InvalidArgumentError("Write a whole number, 0 or more.");
   return Number(text);
+}
+
+export interface DetachFlags {
+  readonly detach?: true;
+  /** The former spelling of `--detach`. */
+  readonly background?: true;
+}
+
+/** `-d, --detach`, the one option for work in the background; `-b, --background` is its former spelling. */
+export function addDetachOption(command: Command, description: string): Command {
+  return command
+    .option("-d, --detach", description)
+    .addOption(new Option("-b, --background", "the former name of --detach").hideHelp());
+}
+
+export function isDetached({ detach, background }: DetachFlags): boolean {
+  return detach === true || background === true;
+}
+
+/** `1.5`, `100`. */
+export function parseCount(text: string): number {
+  if (/^\d+(?:\.\d+)?$/.test(text)) return Number(text);
+  throw new BadInput("limits", `${JSON.stringify(text)} is not a number`);
+}
+
+/** Rejects limits that no machine can set. */
+export function validateLimit(name: keyof RunLimits, value: number): number {
+  checkLimits({ [name]: value });
+  return value;
+}
+
+/** `memory 64 MiB, 100 pids, 1.5 cpus`; null: none. */
+export function limitsText({ memoryBytes, pids, cpus }: RunLimits): string | null {
+  const parts = [
+    memoryBytes === null ? null : `memory ${formatSize(memoryBytes)}`,
+    pids === null ? null : `${pids} pids`,
+    cpus === null ? null : `${cpus} cpus`,
+  ].filter((part) => part !== null);
+  return parts.length === 0 ? null : parts.join(", ");
+}
+
+/** The label that holds the name of a run. */
+export const NAME_LABEL = "name";
+
+/** As for containers. A name must not look like a run id, which would be resolved first. */
+const NAME = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$/;
+const RUN_ID = /^(?:run_.*|[0-9a-z]{12})$/;
+
+export function parseRunName(text: string): string {
+  if (!NAME.test(text))
+    throw new InvalidArgumentError(
+      "Write up to 63 letters, digits, _ . or -, beginning with a letter or digit.",
+    );
+  if (RUN_ID.test(text)) throw new InvalidArgumentError("It looks like a run id.");
+  return text;
 }

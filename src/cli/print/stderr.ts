@@ -1,10 +1,10 @@
-import { errorMessage } from "../../home/errno.js";
 import { writeSync } from "node:fs";
 import { HoldfastError, SpawnFailed } from "../../errors.js";
+import { errorMessage } from "../../home/errno.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { exitCodes, spawnErrorCode } from "./exit-code.js";
-import { WriteFailed } from "./fd-writer.js";
-import { paletteFor } from "./palette.js";
+import { WriteFailed } from "./stdout.js";
+import { paletteFor } from "./terminal.js";
 
 /** The first error. If disposing resources failed as well, JavaScript wraps both in a SuppressedError. */
 export function firstError(error: unknown): unknown {

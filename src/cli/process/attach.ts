@@ -8,10 +8,9 @@ import { bellQuery, openAttachSocket, ringBell } from "../client/attach-socket.j
 import { connectOrStart, type GatewayConnection } from "../client/connect.js";
 import { resolveRunId } from "../client/resolve-run.js";
 import { runExitCode } from "../print/exit-code.js";
-import { FdWriter } from "../print/fd-writer.js";
 import { pendingRecordText, runStatusText } from "../print/run-status.js";
 import { notice } from "../print/stderr.js";
-import { print } from "../print/stdout.js";
+import { FdWriter, print } from "../print/stdout.js";
 import { enterRawTerminal } from "../run/stdio.js";
 
 /** `C-]` as in telnet: hardly any program uses it. */

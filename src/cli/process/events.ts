@@ -7,7 +7,7 @@ import type { ReadStore } from "../../store/store.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { resolveRunRecord } from "../client/resolve-run.js";
 import { hostFilter, openStoreRunView, readKnownHosts } from "../client/run-view.js";
-import { runEventText } from "../print/run-event.js";
+import { runEventText } from "../print/run-status.js";
 import { notice } from "../print/stderr.js";
 import { print, printOrThrow, toJson } from "../print/stdout.js";
 

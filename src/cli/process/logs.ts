@@ -9,7 +9,7 @@ import { retryOverRestarts } from "../client/reconnect.js";
 import { resolveRunId } from "../client/resolve-run.js";
 import { openStoreRunView } from "../client/run-view.js";
 import { formatSize } from "../options/units.js";
-import { lostOutputText } from "../print/run-event.js";
+import { lostOutputText } from "../print/run-status.js";
 import { notice } from "../print/stderr.js";
 import { print, printOrThrow, toJson } from "../print/stdout.js";
 

@@ -12,9 +12,16 @@ import {
   type NotifyFlags,
   targetlessNotifyOption,
 } from "../client/notify-options.js";
-import { parseCount, validateLimit } from "../options/limits.js";
-import { asOptionParser, collectPairs, collectValues, type SetExitCode } from "../options/parsers.js";
-import { NAME_LABEL, parseRunName } from "../options/run-name.js";
+import {
+  asOptionParser,
+  collectPairs,
+  collectValues,
+  NAME_LABEL,
+  parseCount,
+  parseRunName,
+  type SetExitCode,
+  validateLimit,
+} from "../options/parsers.js";
 import { formatDuration, formatSize, parseDuration, parseSize } from "../options/units.js";
 import { exitCodes } from "../print/exit-code.js";
 import { firstError, reportError } from "../print/stderr.js";

@@ -1,9 +1,9 @@
-import type { Survivor, Residue } from "../../model/process.js";
 import { describeSurvivor } from "../../anchor/inspect/liveness.js";
+import type { Residue, Survivor } from "../../model/process.js";
 import type { RunRecord, RunStateName } from "../../model/run.js";
 import { formatDuration, formatSize } from "../options/units.js";
 import { exitCodes, runExitCode } from "../print/exit-code.js";
-import type { WriteFailed } from "../print/fd-writer.js";
+import type { WriteFailed } from "../print/stdout.js";
 import { interruptExitCode, type InterruptSignal } from "./interrupts.js";
 
 /** Processes named in the line; the rest is counted. `inspect` lists all. */

@@ -7,13 +7,12 @@ import type { RunRecord } from "../../model/run.js";
 import type { CommandInput, Problem, RunEnding, SpawnOptions } from "../../supervisor/api.js";
 import { cliActor, sessionToken } from "../client/requester.js";
 import { exitCodes } from "../print/exit-code.js";
-import { FdWriter, type WriteFailed } from "../print/fd-writer.js";
-import { lostOutputText } from "../print/run-event.js";
-import { pendingRecordText } from "../print/run-status.js";
+import { lostOutputText, pendingRecordText } from "../print/run-status.js";
 import { formatNotice } from "../print/stderr.js";
-import { toJson } from "../print/stdout.js";
+import { FdWriter, toJson, type WriteFailed } from "../print/stdout.js";
 import { summarizeExit } from "./exit-summary.js";
 import type { ForegroundRunner } from "./foreground-runner.js";
+import { dieBySignal, interruptExitCode, RunInterrupts } from "./interrupts.js";
 import {
   currentTerminalSize,
   enterRawTerminal,
@@ -21,7 +20,6 @@ import {
   forwardOutput,
   forwardStdin,
 } from "./stdio.js";
-import { dieBySignal, interruptExitCode, RunInterrupts } from "./interrupts.js";
 
 export interface ForegroundRequest {
   readonly input: CommandInput;

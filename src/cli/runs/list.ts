@@ -11,9 +11,8 @@ import {
   readKnownHosts,
   type RunView,
 } from "../client/run-view.js";
-import { NAME_LABEL } from "../options/run-name.js";
+import { NAME_LABEL } from "../options/parsers.js";
 import { formatDuration } from "../options/units.js";
-import { type Palette, paletteFor } from "../print/palette.js";
 import {
   leaseObserver,
   ownerWarning,
@@ -25,6 +24,7 @@ import {
 import { notice } from "../print/stderr.js";
 import { print, toJson } from "../print/stdout.js";
 import { formatTable, terminalWidth } from "../print/table.js";
+import { type Palette, paletteFor } from "../print/terminal.js";
 
 /** The options of `runs list`. */
 export interface ListRunsRequest {

@@ -15,9 +15,8 @@ import {
   readKnownHosts,
   type RunView,
 } from "../client/run-view.js";
-import { NAME_LABEL } from "../options/run-name.js";
+import { NAME_LABEL } from "../options/parsers.js";
 import { formatDuration, formatSize } from "../options/units.js";
-import { paletteFor } from "../print/palette.js";
 import {
   leaseObserver,
   listeningPorts,
@@ -32,6 +31,7 @@ import {
 import { notice } from "../print/stderr.js";
 import { print, printOrThrow, toJson } from "../print/stdout.js";
 import { formatTable, terminalWidth } from "../print/table.js";
+import { paletteFor } from "../print/terminal.js";
 
 /** The options of `ps`. */
 export interface PsRequest {

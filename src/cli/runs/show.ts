@@ -10,21 +10,21 @@ import type { RunProcesses } from "../../supervisor/inspect/live-processes.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { resolveRunRecord } from "../client/resolve-run.js";
 import { openRunView, readKnownHosts, type RunView } from "../client/run-view.js";
-import { limitsText } from "../options/limits.js";
+import { limitsText } from "../options/parsers.js";
 import { formatDuration, formatSize } from "../options/units.js";
-import { type Palette, paletteFor } from "../print/palette.js";
-import { runEventText } from "../print/run-event.js";
 import {
   leaseObserver,
   listeningPorts,
   ownerWarning,
   type OwnerWarning,
   ownerWarningText,
+  runEventText,
   runStatusText,
   serviceHealthText,
   statusTone,
 } from "../print/run-status.js";
 import { print, toJson } from "../print/stdout.js";
+import { type Palette, paletteFor } from "../print/terminal.js";
 import { inspectRun, processTree } from "./processes.js";
 
 /** The host, if there are several, and a warning about the owner. */

@@ -12,9 +12,9 @@ import { sanitizeLine } from "../../text/sanitize.js";
 import { sessionToken } from "../client/requester.js";
 import { openLocalState } from "../client/resolve-run.js";
 import { type KnownHosts, openRunView, openStoreRunView, readKnownHosts } from "../client/run-view.js";
-import { paletteFor } from "../print/palette.js";
 import { runStatusText } from "../print/run-status.js";
 import { print, toJson } from "../print/stdout.js";
+import { paletteFor } from "../print/terminal.js";
 import { CLEANUP_COMMAND, listRunsWithoutState, runWithoutStateText } from "./without-state.js";
 
 /** The run of a process, as JSON. */

@@ -12,10 +12,10 @@ import { sanitizeLine } from "../../text/sanitize.js";
 import { assertOperator } from "../client/connect.js";
 import { sessionToken } from "../client/requester.js";
 import { exitCodes } from "../print/exit-code.js";
-import { paletteFor } from "../print/palette.js";
 import { notice } from "../print/stderr.js";
 import { print, toJson } from "../print/stdout.js";
 import { confirm } from "../print/terminal-prompt.js";
+import { paletteFor } from "../print/terminal.js";
 
 export const CLEANUP_COMMAND = "holdfast runs cleanup --without-state";
 

@@ -48,7 +48,7 @@ export function addServiceCommand(program: Command, setExitCode: SetExitCode): v
     .option("--json", "print the record as JSON")
     .addHelpText("after", adoptExamples)
     .action(async (wanted: string, flags: { keepTimeouts?: true; json?: true }) => {
-      const { adoptService } = await import("./adopt.js");
+      const { adoptService } = await import("./service.js");
       const keepTimeouts = flags.keepTimeouts === true;
       setExitCode(await adoptService({ wanted, keepTimeouts, json: flags.json === true }));
     });
@@ -72,7 +72,7 @@ export function addServiceCommand(program: Command, setExitCode: SetExitCode): v
     .option("--print", "print the unit, write nothing")
     .option("--json", "print the path and the unit as JSON")
     .action(async ({ print, json }: { readonly print?: true; readonly json?: true }) => {
-      const { installService } = await import("./install.js");
+      const { installService } = await import("./service.js");
       setExitCode(await installService(print === true, json === true));
     });
 }

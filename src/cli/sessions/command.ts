@@ -11,8 +11,7 @@ import {
   type SetExitCode,
 } from "../options/parsers.js";
 import { parseDuration } from "../options/units.js";
-import type { HistoryFlags } from "./history.js";
-import type { InboxFlags } from "./inbox.js";
+import type { HistoryFlags, InboxFlags } from "./messages.js";
 import type { ListSessionsFlags, SendMessageFlags, SessionFlags } from "./sessions.js";
 
 const createExamples = `
@@ -182,7 +181,7 @@ export function addSessionsCommand(program: Command, setExitCode: SetExitCode): 
     .addOption(visibilityOption())
     .option("--json", "print session, messages, turns and runs as JSON")
     .action(async (wanted: string, flags: HistoryFlags) => {
-      const { showSessionHistory } = await import("./history.js");
+      const { showSessionHistory } = await import("./messages.js");
       setExitCode(await showSessionHistory(wanted, flags));
     });
   sessions
@@ -208,7 +207,7 @@ export function addSessionsCommand(program: Command, setExitCode: SetExitCode): 
     .option("--json", "print session and messages, or the acknowledged ids, as JSON")
     .addHelpText("after", inboxExamples)
     .action(async (wanted: string | undefined, flags: InboxFlags) => {
-      const { showInbox } = await import("./inbox.js");
+      const { showInbox } = await import("./messages.js");
       setExitCode(await showInbox(wanted, flags));
     });
   sessions

@@ -2,14 +2,14 @@ import type { RequestOf, ResponseOf } from "../../api/contract.js";
 import { NotFound } from "../../errors.js";
 import type { MessageDelivery, SessionRecord, Visibility } from "../../model/session.js";
 import { sanitizeLine } from "../../text/sanitize.js";
-import { expiryText, permissionSubject } from "../acp/view/formats.js";
+import { expiryText, permissionSubject } from "../acp/view/texts.js";
 import { assertOperator, connectOrStart } from "../client/connect.js";
 import { openReadClient } from "../client/read-client.js";
 import { formatDuration } from "../options/units.js";
-import { paletteFor } from "../print/palette.js";
 import { notice } from "../print/stderr.js";
 import { print, printRequired, toRecordJson } from "../print/stdout.js";
 import { formatTable, terminalWidth } from "../print/table.js";
+import { paletteFor } from "../print/terminal.js";
 
 /** Opens a session and prints its token. */
 export async function createSession(body: RequestOf<"openSession">["body"], json: boolean): Promise<number> {

@@ -50,7 +50,7 @@ export function addStoreCommand(program: Command, setExitCode: SetExitCode): voi
     .argument("[store]", "its path, env:NAME or url-file:PATH; default: the store in use")
     .option("--json", "print JSON")
     .action(async (place: string | undefined, { json }: { readonly json?: true }) => {
-      const { printStoreCheck } = await import("./check.js");
+      const { printStoreCheck } = await import("./store.js");
       setExitCode(await printStoreCheck(place ?? null, json === true));
     });
   store
@@ -64,7 +64,7 @@ export function addStoreCommand(program: Command, setExitCode: SetExitCode): voi
     .option("--json", "print JSON")
     .addHelpText("after", migrateHelp)
     .action(async (place: string | undefined, flags: { readonly check?: true; readonly json?: true }) => {
-      const { migrateStore } = await import("./migrate.js");
+      const { migrateStore } = await import("./store.js");
       setExitCode(
         await migrateStore(place ?? null, { check: flags.check === true, json: flags.json === true }),
       );
@@ -78,7 +78,7 @@ export function addStoreCommand(program: Command, setExitCode: SetExitCode): voi
     .option("--json", "print what was copied as JSON")
     .addHelpText("after", examples)
     .action(async (flags: { readonly from: string; readonly to: string; readonly json?: true }) => {
-      const { copyStoreRecords } = await import("./copy.js");
+      const { copyStoreRecords } = await import("./store.js");
       setExitCode(await copyStoreRecords({ ...flags, json: flags.json === true }));
     });
 }

@@ -2,7 +2,7 @@ import { Argument, type Command, InvalidArgumentError } from "commander";
 import { NOTIFY_POLICIES, TASK_RUNTIMES, TASK_STATUSES } from "../../model/enums.js";
 import type { NotifyPolicy } from "../../model/task.js";
 import { positiveIntegerUpTo, type SetExitCode } from "../options/parsers.js";
-import type { TaskListFilter } from "./list.js";
+import type { TaskListFilter } from "./tasks.js";
 
 const about = `
 A task is the durable record of background work: commands, agents' turns, and work of
@@ -82,7 +82,7 @@ function addList(tasks: Command, setExitCode: SetExitCode): void {
     .option("--limit <n>", "list at most n tasks", positiveIntegerUpTo(100_000), 100)
     .option("--json", "print a JSON array of records")
     .action(async ({ json, ...filter }: ListFlags) => {
-      const { printTasks } = await import("./list.js");
+      const { printTasks } = await import("./tasks.js");
       setExitCode(await printTasks(filter, json === true));
     });
 }
@@ -97,7 +97,7 @@ function addShow(tasks: Command, setExitCode: SetExitCode): void {
     .argument("<task>", TASK_ARGUMENT)
     .option("--json", "print JSON")
     .action(async (wanted: string, { json }: JsonFlag) => {
-      const { showTask } = await import("./show.js");
+      const { showTask } = await import("./tasks.js");
       setExitCode(await showTask(wanted, json === true));
     });
 }
@@ -126,7 +126,7 @@ function addNotify(tasks: Command, setExitCode: SetExitCode): void {
     .option("--json", "print the task as JSON")
     .addHelpText("after", policyHelp)
     .action(async (wanted: string, policy: NotifyPolicy, { json }: JsonFlag) => {
-      const { setNotifyPolicy } = await import("./notifications.js");
+      const { setNotifyPolicy } = await import("./control.js");
       setExitCode(await setNotifyPolicy(wanted, policy, json === true));
     });
 }
@@ -142,7 +142,7 @@ function addCancel(tasks: Command, setExitCode: SetExitCode): void {
     .option("--json", "print the result as JSON")
     .addHelpText("after", "\nExit status: 0 cancelled, or it had already ended, 3 not stopped yet.\n")
     .action(async (wanted: string, { json }: JsonFlag) => {
-      const { cancelTaskCommand } = await import("./cancel.js");
+      const { cancelTaskCommand } = await import("./control.js");
       setExitCode(await cancelTaskCommand(wanted, json === true));
     });
 }
@@ -163,7 +163,7 @@ function addRetryAndDismiss(tasks: Command, setExitCode: SetExitCode): void {
       .option("--json", "print the task and the number of notifications as JSON")
       .addHelpText("after", "\nExit status: 0 done, 1 there is no such notification, or no such task.\n")
       .action(async (wanted: string, { json }: JsonFlag) => {
-        const { retryOrDismiss } = await import("./notifications.js");
+        const { retryOrDismiss } = await import("./control.js");
         setExitCode(await retryOrDismiss(verb, wanted, json === true));
       });
 }
@@ -176,7 +176,7 @@ function addAudit(tasks: Command, setExitCode: SetExitCode): void {
     .option("--json", "print a JSON array of findings")
     .addHelpText("after", auditCodes)
     .action(async ({ json }: JsonFlag) => {
-      const { printTaskAudit } = await import("./maintenance.js");
+      const { printTaskAudit } = await import("./control.js");
       setExitCode(await printTaskAudit(json === true));
     });
 }
@@ -191,7 +191,7 @@ function addMaintenance(tasks: Command, setExitCode: SetExitCode): void {
     .option("--apply", "apply the actions")
     .option("--json", "print the actions as JSON")
     .action(async ({ apply, json }: JsonFlag & { readonly apply?: true }) => {
-      const { maintainTasksCommand } = await import("./maintenance.js");
+      const { maintainTasksCommand } = await import("./control.js");
       setExitCode(await maintainTasksCommand(apply === true, json === true));
     });
 }

@@ -8,11 +8,10 @@ import { openReadClient } from "../client/read-client.js";
 import { ReconnectingStream } from "../client/reconnect.js";
 import { formatDuration } from "../options/units.js";
 import { exitCodes } from "../print/exit-code.js";
-import { isCapableTerminal } from "../print/palette.js";
-import { ProgressLine } from "../print/progress-line.js";
 import { pendingRecordText } from "../print/run-status.js";
 import { notice } from "../print/stderr.js";
 import { print, toJson } from "../print/stdout.js";
+import { isCapableTerminal, ProgressLine } from "../print/terminal.js";
 import { dieBySignal } from "../run/interrupts.js";
 import { type ShownTask, type ShownTaskEvent, taskEventText, taskParams, taskStatusText } from "./status.js";
 

@@ -3,11 +3,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { WatchedUpdate } from "../../../src/cli/acp/view/updates.js";
-import { BackgroundGateway } from "../../support/cli/background-gateway.js";
+import type { WatchedUpdate } from "../../../src/cli/acp/view/texts.js";
 import { startGateway } from "../../../src/gateway/start.js";
-import { cliPath, waitForText } from "../../support/cli/cli-fixture.js";
 import { openScriptedSession, scriptedPrompt } from "../../support/agents/scripted-agent.js";
+import { BackgroundGateway } from "../../support/cli/background-gateway.js";
+import { cliPath, waitForText } from "../../support/cli/cli-fixture.js";
 
 const BEFORE = 200;
 const AFTER = 1_000;

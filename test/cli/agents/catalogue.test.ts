@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { agentTable } from "../../../src/cli/agents/catalogue.js";
+import { agentTable } from "../../../src/cli/agents/agents.js";
 
 const form = { argv: ["mine"], executable: `/opt/${"deep/".repeat(20)}bin/mine` };
 const agent: Parameters<typeof agentTable>[0][number] = {

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
-import { WriteFailed } from "../../../src/cli/print/fd-writer.js";
+import { WriteFailed } from "../../../src/cli/print/stdout.js";
 import { type RunEndState, summarizeExit } from "../../../src/cli/run/exit-summary.js";
-import type { RunExit, RunRecord } from "../../../src/model/run.js";
 import type { Residue } from "../../../src/model/process.js";
+import type { RunExit, RunRecord } from "../../../src/model/run.js";
 import { sampleRunExit, sampleRunRecord } from "../../support/store/run-samples.js";
 
 const leftover: Residue = { pid: 42, startTime: 1, kind: "detached", command: "sleep" };

@@ -7,20 +7,23 @@ import {
 } from "../../../acp/turn/turn-summary.js";
 import { defaults } from "../../../defaults.js";
 import { sanitizeText } from "../../../text/sanitize.js";
-import { isCapableTerminal, type Palette, paletteFor } from "../../print/palette.js";
-import { notice } from "../../print/stderr.js";
 import { truncateToWidth } from "../../../text/width.js";
-import { permissionLine, type PermissionRequest, toolHasEnded, toolLine, toOneLine } from "./formats.js";
+import { notice } from "../../print/stderr.js";
+import { isCapableTerminal, type Palette, paletteFor } from "../../print/terminal.js";
 import { LiveLines, SanitizedTextStream, StdoutWriter, type TerminalDimensions } from "./terminal-writer.js";
 import {
   auditNotice,
   CONTEXT_LOST_NOTICE,
   type Notice,
+  permissionLine,
+  type PermissionRequest,
   type ShownTurn,
+  toolHasEnded,
+  toolLine,
+  toOneLine,
   turnEndNotice,
-} from "./turn-result.js";
-import type { WatchedUpdate } from "./updates.js";
-import type { AcpView, TurnChange } from "./updates.js";
+} from "./texts.js";
+import type { AcpView, TurnChange, WatchedUpdate } from "./texts.js";
 
 type Kind = "text" | "thought" | "lines";
 type RawUpdate = Parameters<typeof applyToolUpdate>[0];

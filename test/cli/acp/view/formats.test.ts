@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { toolLine } from "../../../../src/cli/acp/view/formats.js";
-import { paletteFor } from "../../../../src/cli/print/palette.js";
+import { toolLine } from "../../../../src/cli/acp/view/texts.js";
+import { paletteFor } from "../../../../src/cli/print/terminal.js";
 
 test.each(["constructor", "__proto__", "toString", "\u001b[2J"])(
   "a status of %j is a word like any other",

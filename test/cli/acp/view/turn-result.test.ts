@@ -1,13 +1,13 @@
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { auditNotice, turnExitCode, type ShownTurn } from "../../../../src/cli/acp/view/turn-result.js";
-import { waitForText } from "../../../support/cli/cli-fixture.js";
-import { gatewayAndCliForFile } from "../../../support/cli/batch-cli.js";
+import { auditNotice, type ShownTurn, turnExitCode } from "../../../../src/cli/acp/view/texts.js";
 import {
   openScriptedSession,
   SCRIPTED_AGENT,
   scriptedPrompt,
 } from "../../../support/agents/scripted-agent.js";
+import { gatewayAndCliForFile } from "../../../support/cli/batch-cli.js";
+import { waitForText } from "../../../support/cli/cli-fixture.js";
 
 const turn = {
   outcome: "completed",

@@ -6,9 +6,42 @@ import { CLI_MAIN } from "../../gateway/start.js";
 import { writeOwnFile } from "../../home/own-file.js";
 import { resolveHome } from "../../home/state-directory.js";
 import { openStateDirectory } from "../../store/open.js";
-import { assertOperator } from "../client/connect.js";
+import { assertOperator, connectOrStart } from "../client/connect.js";
+import { resolveRunId } from "../client/resolve-run.js";
 import { notice } from "../print/stderr.js";
 import { print, toJson } from "../print/stdout.js";
+
+export interface AdoptRequest {
+  /** A run, or a process: a number is a process id. */
+  readonly wanted: string;
+  readonly keepTimeouts: boolean;
+  readonly json: boolean;
+}
+
+export function adoptService(request: AdoptRequest): Promise<number> {
+  return /^\d+$/.test(request.wanted) ? adoptProcess(request) : convertRunToService(request);
+}
+
+async function convertRunToService({ wanted, keepTimeouts, json }: AdoptRequest): Promise<number> {
+  const connection = await connectOrStart();
+  const runId = await resolveRunId(connection, wanted);
+  const record = await connection.client.adoptRun({ params: { runId }, body: { keepTimeouts } });
+  print(json ? toJson(record) : `${record.runId}\n`);
+  if (!json) notice(`it is a service now; \`holdfast service stop ${record.runId}\` stops it`, "dim");
+  return 0;
+}
+
+async function adoptProcess({ wanted, keepTimeouts, json }: AdoptRequest): Promise<number> {
+  if (keepTimeouts)
+    throw new BadInput("option", "a process has no timeouts of its own to keep; nothing was changed");
+  assertOperator("take a process out of its run");
+  const { client } = await connectOrStart();
+  const answer = await client.adoptProcess({ params: { pid: wanted } });
+  print(json ? toJson(answer) : `${answer.run.runId}\n`);
+  for (const warning of answer.warnings) notice(warning, "yellow");
+  if (!json) notice(`process ${wanted} and all below it left ${answer.from}, and are a service now`, "dim");
+  return 0;
+}
 
 /** The parts of a systemd user unit. */
 export interface SystemdUnitOptions {

@@ -3,17 +3,83 @@ import { type Command, Option } from "commander";
 import { BadInput } from "../../errors.js";
 import { CLIENT_FILE_ACCESS } from "../../model/enums.js";
 import { noticeInstallHint } from "../agents/command.js";
-import { addNotifyOptions, notifyBody, type NotifyFlags } from "../client/notify-options.js";
-import { addDetachOption, type DetachFlags, isDetached } from "../options/detach.js";
-import type { SetExitCode } from "../options/parsers.js";
-import { reportError } from "../print/stderr.js";
 import {
-  addDisplayOptions,
-  answerHelp,
-  type DisplayFlags,
-  displayOptions,
-  rejectNotifyOptions,
-} from "./display-options.js";
+  addNotifyOptions,
+  misplacedNotifyOption,
+  notifyBody,
+  type NotifyFlags,
+} from "../client/notify-options.js";
+import {
+  addDetachOption,
+  asOptionParser,
+  type DetachFlags,
+  isDetached,
+  type SetExitCode,
+} from "../options/parsers.js";
+import { parseDuration } from "../options/units.js";
+import { reportError } from "../print/stderr.js";
+import { OUTPUT_FORMATS, type OutputFormat } from "./view/texts.js";
+
+const answerHelp = `
+Ctrl-C cancels the turn and waits for its end; a second Ctrl-C leaves the rest to the
+gateway. On a terminal you are asked about the agent's permission requests.
+
+Formats: text, for reading while it comes; json, the agent's frames, one object per
+line; quiet, only the answer. --json prints the record of the turn when it has ended.
+
+Exit status: 0 answered, 1 the agent failed or refused, 3 it stopped early, 121 its
+process ended during the turn, 122 cancelled and not confirmed, 123 answered without
+the context of earlier turns, 124 timeout, 125 Holdfast failed, 130 cancelled.
+`;
+
+export interface DisplayFlags {
+  readonly format?: OutputFormat;
+  readonly thoughts?: true;
+  readonly json?: true;
+  readonly timeout?: number;
+}
+
+function rejectNotifyOptions(flags: NotifyFlags, instead: string): void {
+  const misplaced = misplacedNotifyOption(flags);
+  if (misplaced !== null) throw new BadInput("option", `${misplaced}: add ${instead}; nothing was sent`);
+}
+
+/** Options of commands that show an answer. */
+function addDisplayOptions(command: Command): Command {
+  return command
+    .option(
+      "--timeout <duration>",
+      "end the agent if it has not answered by then",
+      asOptionParser(parseTurnTimeout),
+    )
+    .option("--thoughts", "print the agent's thoughts in full")
+    .addOption(formatOption())
+    .addOption(new Option("--json", "print the record when the turn has ended").conflicts("format"));
+}
+
+export function formatOption(): Option {
+  return new Option("--format <format>", "the output format")
+    .choices(OUTPUT_FORMATS)
+    .default(undefined, "text");
+}
+
+const DAY_MS = 86_400_000;
+
+function parseTurnTimeout(text: string): number {
+  const timeoutMs = parseDuration(text);
+  if (timeoutMs < 1_000 || timeoutMs > DAY_MS)
+    throw new BadInput("timeout", "Write a duration from 1s to 24h.");
+  return timeoutMs;
+}
+
+function displayOptions({ format, thoughts, json, timeout }: DisplayFlags) {
+  return {
+    format: format ?? "text",
+    thoughts: thoughts === true,
+    json: json === true,
+    timeoutMs: timeout ?? null,
+  };
+}
 
 const spawnExamples = `
 Without a prompt the agent is started and waits, and the session id is printed. If a
@@ -30,6 +96,37 @@ Examples:
   holdfast acp spawn gemini --mode run --format quiet "one word: what is this?"
   holdfast acp spawn --agent-command 'node ./my-agent.js' "hello"
 `;
+
+/** `--no-wait` is the former spelling of `--detach`. */
+type PromptFlags = DisplayFlags & NotifyFlags & DetachFlags & { readonly wait: boolean };
+
+export function addPrompt(acp: Command, setExitCode: SetExitCode): void {
+  const prompt = acp
+    .command("prompt")
+    .summary("send a prompt to the agent of a session, and show its answer")
+    .description("Send a prompt to the agent of a session, and show its answer.")
+    .argument("<session>", "its name or id")
+    .argument("<prompt>", "the prompt; - reads it from stdin")
+    .addOption(new Option("--no-wait", "the former name of --detach").hideHelp());
+  addDetachOption(prompt, "do not wait for the answer; prints the turn id");
+  addNotifyOptions(prompt);
+  addDisplayOptions(prompt)
+    .addHelpText("after", answerHelp)
+    .action(async (session: string, words: string, flags: PromptFlags) => {
+      const { promptSession } = await import("./prompt.js");
+      const wait = flags.wait && !isDetached(flags);
+      if (wait) rejectNotifyOptions(flags, "--detach");
+      setExitCode(
+        await promptSession({
+          session,
+          prompt: words,
+          wait,
+          notification: notifyBody(flags),
+          ...displayOptions(flags),
+        }),
+      );
+    });
+}
 
 interface SpawnFlags extends DisplayFlags, NotifyFlags, DetachFlags {
   readonly name?: string;

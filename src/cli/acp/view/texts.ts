@@ -1,0 +1,182 @@
+import type { ResponseOf } from "../../../api/contract.js";
+import { sanitizeLine } from "../../../text/sanitize.js";
+import { displayWidth, truncateToWidth } from "../../../text/width.js";
+import { formatDuration } from "../../options/units.js";
+import { exitCodes } from "../../print/exit-code.js";
+import type { Palette } from "../../print/terminal.js";
+
+/** Formats of updates: text for reading, the frames as JSON, or only the answer. */
+export const OUTPUT_FORMATS = ["text", "json", "quiet"] as const;
+export type OutputFormat = (typeof OUTPUT_FORMATS)[number];
+
+export interface ToolState {
+  readonly title: string;
+  readonly kind: string;
+  readonly status: string;
+}
+
+/** A Map: the status comes from the agent and may be `constructor`. */
+const STATUS_MARKS = new Map<string, readonly [mark: string, colour: "green" | "red" | "yellow" | "dim"]>([
+  ["pending", ["·", "dim"]],
+  ["in_progress", ["…", "yellow"]],
+  ["completed", ["✓", "green"]],
+  ["failed", ["✗", "red"]],
+]);
+
+export function toolHasEnded({ status }: ToolState): boolean {
+  return status === "completed" || status === "failed";
+}
+
+const MIN_TITLE_COLUMNS = 8;
+
+/** A tool call on one line, even if its title has several. */
+export function toolLine({ title, kind, status }: ToolState, width: number, palette: Palette): string {
+  const [mark, colour] = STATUS_MARKS.get(status) ?? ["·", "dim"];
+  const words = toOneLine(`${kind === "other" ? "" : `${kind}: `}${title}`);
+  const state = toOneLine(status.replaceAll("_", " "));
+  const room = width - displayWidth(state) - 4;
+  // If there is no room for both, the mark is enough.
+  if (room < MIN_TITLE_COLUMNS) return `${palette[colour](mark)} ${truncateToWidth(words, width - 2)}`;
+  return `${palette[colour](mark)} ${truncateToWidth(words, room)}  ${palette.dim(state)}`;
+}
+
+/** Text of an agent as a single line. */
+export function toOneLine(text: string): string {
+  return sanitizeLine(text.replaceAll(/\s+/g, " ").trim());
+}
+
+export type PermissionRequest = ResponseOf<"acpAnswer">["permission"];
+
+/** The subject of a permission request. */
+export function permissionSubject({ kind, title, toolCallId }: PermissionRequest): string {
+  const words = title ?? toolCallId;
+  return toOneLine(kind === null ? words : `${kind}: ${words}`);
+}
+
+export function expiryText({ expiresAt }: PermissionRequest, now: number): string {
+  return `expires in ${formatDuration(Math.max(0, expiresAt - now))}`;
+}
+
+/** Null: a request that a rule answered is not shown. */
+export function permissionLine(permission: PermissionRequest, now: number): string | null {
+  const { id, decision } = permission;
+  const subject = permissionSubject(permission);
+  if (decision === null)
+    return `? ${subject} (${expiryText(permission, now)}): holdfast acp permissions show ${id}, then allow or deny`;
+  const { verdict, actor } = decision;
+  if (verdict === "allow" && actor.startsWith("rule ")) return null;
+  return `${VERDICT_WORDS[verdict]}: ${subject} (${toOneLine(actor)})`;
+}
+
+const VERDICT_WORDS = {
+  allow: "allowed",
+  deny: "denied",
+  cancelled: "not answered",
+  expired: "expired",
+} as const;
+
+export type ShownTurn = ResponseOf<"acpPrompt">["turn"];
+
+/** A notice about a turn and its colour. */
+export type Notice = readonly [message: string, colour: "red" | "yellow" | "dim"];
+
+/** The exit code of a command that has waited for a turn. */
+export function turnExitCode(
+  turn: Pick<ShownTurn, "outcome" | "stopReason" | "problem" | "contextLost">,
+): number {
+  switch (turn.outcome) {
+    case "completed":
+      if (turn.stopReason === "refusal") return exitCodes.refused;
+      if (STOPPED_EARLY.test(turn.stopReason ?? "")) return exitCodes.incomplete;
+      return turn.contextLost ? exitCodes.contextLost : 0;
+    case "failed":
+      return turn.problem?.code === "ACP_TIMEOUT" ? exitCodes.timeout : exitCodes.turnFailed;
+    case "cancelled":
+      return exitCodes.cancelled;
+    case "cancel-unconfirmed":
+      return exitCodes.cancelUnconfirmed;
+    case "interrupted":
+      return exitCodes.interrupted;
+    case null:
+      return exitCodes.failure;
+  }
+}
+
+const STOPPED_EARLY = /^max_/;
+
+/** What a user must know about the end of a turn. Null: it ended normally. */
+export function turnEndNotice({
+  outcome,
+  stopReason,
+  problem,
+}: Pick<ShownTurn, "outcome" | "stopReason" | "problem">): Notice | null {
+  const why = problem === null ? "" : `: ${problem.message}`;
+  switch (outcome) {
+    case "completed":
+      if (stopReason === "refusal") return ["the agent refuses to go on", "yellow"];
+      return STOPPED_EARLY.test(stopReason ?? "")
+        ? [`the agent stopped early: ${stopReason}`, "yellow"]
+        : null;
+    case "cancelled":
+      return [`the turn is cancelled${why}`, "dim"];
+    case "cancel-unconfirmed":
+      return [
+        "the agent was told to stop and did not say that it has; the next prompt starts it anew",
+        "yellow",
+      ];
+    case "interrupted":
+      return [`the turn was interrupted, and the prompt will not be sent again${why}`, "red"];
+    case "failed":
+    case null:
+      return [`the turn failed${why}`, "red"];
+  }
+}
+
+export function auditNotice(audit: NonNullable<ShownTurn["audit"]>): Notice | null {
+  const { left, reaped, survivors, unknown } = audit;
+  const many = (of: typeof left): string => `${of.length} ${of.length === 1 ? "process" : "processes"}`;
+  if (unknown !== null) {
+    const known = left.length === 0 ? "" : `, but for ${many(left)}: ${processNames(left)}`;
+    return [`what the turn has left running is not known (${unknown})${known}`, "yellow"];
+  }
+  if (left.length === 0) return null;
+  if (!reaped)
+    return [
+      `the turn has left ${many(left)} running, until the session is closed: ${processNames(left)}`,
+      "yellow",
+    ];
+  if (survivors.length === 0)
+    return [`ended ${many(left)} that the turn had left: ${processNames(left)}`, "dim"];
+  return [`the turn has left ${many(left)}, and these would not go: ${processNames(survivors)}`, "red"];
+}
+
+const NAMED_PROCESSES = 5;
+
+export function processNames(
+  processes: readonly { readonly pid: number; readonly command: string }[],
+): string {
+  const named = processes.slice(0, NAMED_PROCESSES).map(({ pid, command }) => `${command} (pid ${pid})`);
+  return `${named.join(", ")}${processes.length > NAMED_PROCESSES ? ", …" : ""}`;
+}
+
+export const CONTEXT_LOST_NOTICE: Notice = [
+  "the agent was started anew and knows nothing of what was said before",
+  "yellow",
+];
+
+export type WatchedUpdate = ResponseOf<"acpWatch">["updates"][number];
+
+/** Shows the updates of a session in one format. */
+export interface AcpView {
+  show(update: WatchedUpdate): void;
+  /** A turn that the command waited for has ended. */
+  turnEnded(turn: ShownTurn): void;
+  /** Prints a notice beside the agent's text. */
+  notice(remark: Notice): void;
+  /** The next output does not come from the view. */
+  flush(): void;
+}
+
+/** The fields of a turn that an update carries. */
+export type TurnChange = Pick<ShownTurn, "turnId" | "state"> &
+  Partial<Pick<ShownTurn, "prompt" | "outcome" | "stopReason" | "problem">>;

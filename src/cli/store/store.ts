@@ -1,0 +1,160 @@
+import { isatty } from "node:tty";
+import { databaseUrl } from "../../config/database-url.js";
+import { NotFound } from "../../errors.js";
+import { resolveHome } from "../../home/state-directory.js";
+import { copyStore } from "../../store/copy/copy.js";
+import {
+  parseStoreLocation,
+  showsPassword,
+  type StoreLocation,
+  storeLocationName,
+} from "../../store/location.js";
+import { checkStoreAt, findStateDirectory, migrateStoreAt, migrationStatusAt } from "../../store/open.js";
+import type { MigrationStatus } from "../../store/sql/migrations.js";
+import { sanitizeLine } from "../../text/sanitize.js";
+import { assertOperator } from "../client/connect.js";
+import { exitCodes } from "../print/exit-code.js";
+import { notice } from "../print/stderr.js";
+import { print, toJson } from "../print/stdout.js";
+import { formatTable } from "../print/table.js";
+import { paletteFor } from "../print/terminal.js";
+
+/** The store that an argument names. */
+export async function parseNamedStore(word: string): Promise<StoreLocation> {
+  if (showsPassword(word)) {
+    // Process lists show this title instead of the URL.
+    process.title = "holdfast store";
+    notice(
+      "the command line has a password, which others may have seen; use env:NAME or url-file:PATH",
+      "yellow",
+    );
+  }
+  return parseStoreLocation(word);
+}
+
+/** The store that commands use by default. Null: no database is configured and there is no state directory yet. */
+export async function storeInUse(): Promise<StoreLocation | null> {
+  const url = await databaseUrl();
+  if (url !== null) return { kind: "postgres", url };
+  const directory = await findStateDirectory(resolveHome());
+  return directory === null ? null : { kind: "sqlite", path: directory.storePath };
+}
+
+export async function printStoreCheck(wanted: string | null, json: boolean): Promise<number> {
+  const location = wanted === null ? await storeInUse() : await parseNamedStore(wanted);
+  const found = location === null ? null : await checkStoreAt(location);
+  const name = location === null ? resolveHome() : storeLocationName(location);
+  if (wanted !== null && found === null) throw new NotFound(`store at ${name}`);
+  if (json) print(toJson({ store: name, ...found, exists: found !== null }, 2));
+  else if (found === null) print(`${sanitizeLine(name)} has no records yet\n`);
+  else {
+    const { schema, damage, runs, events } = found;
+    const state = damage === null ? "can be used" : `is damaged: ${damage}`;
+    print(
+      sanitizeLine(
+        `${name} ${state}; schema ${schema}, ${runs.open} open and ${runs.ended} ended runs, ${events} events`,
+      ) + "\n",
+    );
+  }
+  return (found?.damage ?? null) === null ? 0 : exitCodes.refused;
+}
+
+export interface CopyFlags {
+  readonly from: string;
+  readonly to: string;
+  readonly json: boolean;
+}
+
+export async function copyStoreRecords(flags: CopyFlags): Promise<number> {
+  assertOperator("copy a store");
+  const [from, to] = await Promise.all([parseNamedStore(flags.from), parseNamedStore(flags.to)]);
+  const progress = isatty(2) ? new CopyProgress() : null;
+  const tables = await copyStore({
+    from,
+    to,
+    home: resolveHome(),
+    onProgress: (name, rows) => progress?.show(name, rows),
+    onIncomplete: (what) => notice(what, "yellow"),
+  }).finally(() => progress?.end());
+  const names = { from: storeLocationName(from), to: storeLocationName(to) };
+  if (flags.json) {
+    print(toJson({ ...names, tables }, 2));
+    return 0;
+  }
+  const [head = "", ...lines] = formatTable(
+    ["TABLE", "ROWS", "CHECKSUM"],
+    tables.map((each) => [each.table, String(each.rows), each.checksum]),
+    null,
+  );
+  print(
+    `${[paletteFor(1).bold(head), ...lines].map((line) => line.trimEnd()).join("\n")}\ncopied from ${sanitizeLine(names.from)} to ${sanitizeLine(names.to)}; every table has the same rows and checksum on both sides\n`,
+  );
+  return 0;
+}
+
+/** One line of a terminal, rewritten with each update. */
+class CopyProgress {
+  #shown = false;
+
+  show(name: string, rows: number): void {
+    this.#shown = true;
+    process.stderr.write(`\r\u001b[K${name}: ${rows}`);
+  }
+
+  end(): void {
+    if (this.#shown) process.stderr.write("\r\u001b[K");
+  }
+}
+
+export interface MigrateFlags {
+  readonly check: boolean;
+  readonly json: boolean;
+}
+
+/** Exit status 1: `check` found pending migrations. */
+export async function migrateStore(wanted: string | null, { check, json }: MigrateFlags): Promise<number> {
+  assertOperator("migrate a store");
+  const location = wanted === null ? await storeInUse() : await parseNamedStore(wanted);
+  if (location === null) {
+    print(`${sanitizeLine(resolveHome())} has no store yet\n`);
+    return 0;
+  }
+  const before = await migrationStatusAt(location);
+  // A mistyped path does not create a file.
+  if (wanted !== null && location.kind === "sqlite" && before.schema === null)
+    throw new NotFound(`store at ${storeLocationName(location)}`);
+  const due = before.pending.length > 0;
+  if (due && !check) await migrateStoreAt(location);
+  const status = due && !check ? await migrationStatusAt(location) : before;
+  const applied = check ? [] : before.pending;
+  const name = sanitizeLine(storeLocationName(location));
+  if (json) print(toJson({ store: storeLocationName(location), ...status, applied }, 2));
+  else print([...migrationLines(status, name, applied), ""].join("\n"));
+  return check && due ? exitCodes.refused : 0;
+}
+
+function migrationLines(
+  status: MigrationStatus,
+  name: string,
+  applied: MigrationStatus["pending"],
+): string[] {
+  const { schema, build, pending, newer } = status;
+  const has = schema === null ? "no tables yet" : `schema ${schema}`;
+  return [
+    `${name} has ${has}; this version knows schema ${build}`,
+    ...applied.map((migration) => `applied ${migrationText(migration)}`),
+    ...pending.map((migration) => `pending ${migrationText(migration)}`),
+    ...newer.map(
+      ({ id, name: called }) => `newer ${id} ${called}: this version does not know it, but may use the store`,
+    ),
+    ...(pending.length === 0 ? ["no migration is pending"] : []),
+  ];
+}
+
+function migrationText({ id, name, minCompatible }: MigrationStatus["pending"][number]): string {
+  const older =
+    minCompatible === null
+      ? "versions that do not know this migration cannot use the store afterwards"
+      : `versions that know schema ${minCompatible} or later can still use the store`;
+  return `${id} ${name}: ${older}`;
+}
