@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import { CliOutputStream, parseCliOutput } from "../../src/agents/cli-output.js";
 import { CLI_OUTPUTS, type CliOutput } from "../../src/config/agents.js";
-import { scaled } from "../support/machine-speed.js";
+import { scaled } from "../support/scale.js";
 
 const lines = (...documents: object[]): string =>
   documents.map((document) => `${JSON.stringify(document)}\n`).join("");

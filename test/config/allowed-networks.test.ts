@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { isNetwork, isAllowedAddress } from "../../src/config/allowed-networks.js";
-import { repetitions } from "../support/soak.js";
+import { isAllowedAddress, isNetwork } from "../../src/config/allowed-networks.js";
+import { repetitions } from "../support/scale.js";
 
 describe("without anything allowed", () => {
   test.each([

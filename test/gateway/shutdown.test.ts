@@ -12,8 +12,8 @@ import { type Gateway, type GatewayEvent, openGateway } from "../../src/gateway/
 import { PeriodicJobs } from "../../src/gateway/periodic-jobs.js";
 import { gatewaySocketPath } from "../../src/home/state-directory.js";
 import { readOperatorToken } from "../../src/sessions/requester.js";
-import { plantBystander } from "../support/bystander.js";
 import { errorOf, shellCommand } from "../support/gateway/real-gateway.js";
+import { plantBystander } from "../support/live-processes.js";
 import { findProcessesOfRun, temporaryHome } from "../support/supervisor/real-supervisor.js";
 import { removeStateDirectory } from "../support/temporary-directory.js";
 import { waitFor } from "../support/wait-for.js";

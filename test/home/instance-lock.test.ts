@@ -4,8 +4,7 @@ import { afterEach, beforeEach, expect, test } from "vitest";
 import { InstanceLocked, StateUnusable } from "../../src/errors.js";
 import { acquireInstanceLock, isInstanceLockFree } from "../../src/home/instance-lock.js";
 import { startChild } from "../support/store/child-process.js";
-import { temporaryDirectory } from "../support/temporary-directory.js";
-import type { TemporaryDirectory } from "../support/temporary-directory.js";
+import { temporaryDirectory, type TemporaryDirectory } from "../support/temporary-directory.js";
 
 let directory: TemporaryDirectory;
 let dir: string;

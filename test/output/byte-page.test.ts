@@ -2,11 +2,11 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { defaults } from "../../src/defaults.js";
 import { BadInput } from "../../src/errors.js";
-import type { ByteReader } from "../../src/output/byte-reader.js";
 import { readBytePage } from "../../src/output/byte-page.js";
+import type { ByteReader } from "../../src/output/byte-reader.js";
 import { readLinePage } from "../../src/output/line-page.js";
+import { repetitions } from "../support/scale.js";
 import { storedStream } from "./stored-stream.js";
-import { repetitions } from "../support/soak.js";
 
 test("a page of bytes does not split a character at either end", async () => {
   const { read } = storedStream("a€b€c");

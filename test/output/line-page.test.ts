@@ -3,13 +3,13 @@ import { describe, expect, test } from "vitest";
 import { defaults } from "../../src/defaults.js";
 import { BadInput } from "../../src/errors.js";
 import {
-  readLinePage,
-  type LineRequest,
-  type LinePage,
   type LineOptions,
+  type LinePage,
+  type LineRequest,
+  readLinePage,
 } from "../../src/output/line-page.js";
+import { repetitions } from "../support/scale.js";
 import { storedStream } from "./stored-stream.js";
-import { repetitions } from "../support/soak.js";
 
 const TEN = Array.from({ length: 10 }, (_, line) => `line ${line}\n`).join("");
 

@@ -7,7 +7,7 @@ import {
   encodeLiteral,
   encodePaste,
 } from "../../src/output/terminal-input.js";
-import { repetitions } from "../support/soak.js";
+import { repetitions } from "../support/scale.js";
 
 const ESC = "\u001b";
 const application = { ...defaultTerminalModes, applicationCursor: true, applicationKeypad: true };

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { lineBeforeCursor, guessWaitingForInput } from "../../src/output/waiting-for-input.js";
-import { scaled } from "../support/machine-speed.js";
+import { scaled } from "../support/scale.js";
 
 describe("after a second of silence, a program seems to wait at", () => {
   test.each([

@@ -2,17 +2,16 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { defaults } from "../../src/defaults.js";
 import {
-  questionAboutCommand,
+  type ApprovalQuestion,
+  type CommandToApprove,
   diffEnvironment,
   NO_STDIN,
+  questionAboutCommand,
   questionAboutText,
-  type CommandToApprove,
-  type ApprovalQuestion,
   type QuestionPart,
 } from "../../src/sessions/approval-question.js";
 import { pageOfQuestion, questionLines } from "../../src/sessions/question-pages.js";
-import { repetitions } from "../support/soak.js";
-import { scaled } from "../support/machine-speed.js";
+import { repetitions, scaled } from "../support/scale.js";
 
 const plain: CommandToApprove = {
   executable: "/usr/bin/true",

@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { type ExecRule, execRuleSchema, execRulesSchema } from "../../src/model/session.js";
 import { decideExec, type ResolvedCommand } from "../../src/sessions/exec-policy.js";
-import { scaled } from "../support/machine-speed.js";
+import { scaled } from "../support/scale.js";
 
 const at = (executable: string, argv: string[], cwd = "/"): ResolvedCommand => ({
   executable,

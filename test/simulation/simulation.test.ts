@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { repetitions } from "../support/soak.js";
+import { repetitions } from "../support/scale.js";
 import { runSchedule } from "./run-schedule.js";
 import { firstSeed, variantOf, variants } from "./variants.js";
 

@@ -1,4 +1,7 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
 import { readdirSync, readFileSync } from "node:fs";
+import { onTestFinished } from "vitest";
 
 /** A live process, as /proc tells it. A zombie is not one: it has no command line any more. */
 export interface LiveProcess {
@@ -96,4 +99,21 @@ function readProcFile(pid: string, file: string): string | null {
   } catch {
     return null; // Gone meanwhile.
   }
+}
+
+/** Not ours, same user, and as like to a victim as it can be made: it must live through the test. */
+export function plantBystander(
+  command: string,
+  args: readonly string[],
+  env: NodeJS.ProcessEnv = process.env,
+): ChildProcess {
+  const bystander = spawn(command, args, { stdio: "ignore", detached: true, env });
+  onTestFinished(async () => {
+    const survived = bystander.exitCode === null && bystander.signalCode === null;
+    const left = once(bystander, "exit");
+    bystander.kill("SIGKILL");
+    if (survived) await left;
+    else throw new Error("the bystander did not survive");
+  });
+  return bystander;
 }

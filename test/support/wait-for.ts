@@ -1,5 +1,5 @@
 import { setTimeout } from "node:timers/promises";
-import { measureSlowness } from "./machine-speed.js";
+import { measureSlowness } from "./scale.js";
 
 const FIRST_POLL_MS = 2;
 const LAST_POLL_MS = 50;

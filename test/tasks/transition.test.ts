@@ -11,7 +11,7 @@ import {
   transition,
   type Transition,
 } from "../../src/tasks/transition.js";
-import { repetitions } from "../support/soak.js";
+import { repetitions } from "../support/scale.js";
 import { AT } from "../support/store/session-samples.js";
 import { CHAT, PARENT } from "../support/store/task-samples.js";
 

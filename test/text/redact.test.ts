@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { defaults } from "../../src/defaults.js";
 import { commandHash, displayCommand, redactText } from "../../src/text/redact.js";
-import { scaled } from "../support/machine-speed.js";
+import { scaled } from "../support/scale.js";
 
 /** Built here, so that no secret scanner reports this file. */
 const fake = (prefix: string, length = 36): string => prefix + "aB3".repeat(length).slice(0, length);

@@ -1,8 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { sanitizeLine, sanitizeText } from "../../src/text/sanitize.js";
-import { repetitions } from "../support/soak.js";
-import { scaled } from "../support/machine-speed.js";
+import { repetitions, scaled } from "../support/scale.js";
 
 const ESC = "\u001b";
 

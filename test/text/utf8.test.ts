@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { orphanedHeadBytes, incompleteTailBytes, Utf8Decoder } from "../../src/text/utf8.js";
-import { repetitions } from "../support/soak.js";
+import { incompleteTailBytes, orphanedHeadBytes, Utf8Decoder } from "../../src/text/utf8.js";
+import { repetitions } from "../support/scale.js";
 
 const TEXT = "aé€😀\u0000x\u{10ffff}ю漢字 ﷽";
 

@@ -8,7 +8,7 @@ import {
 } from "../../../src/acp/permissions/permission-policy.js";
 import { defaults } from "../../../src/defaults.js";
 import type { PermissionOption, PermissionRule } from "../../../src/model/acp.js";
-import { scaled } from "../../support/machine-speed.js";
+import { scaled } from "../../support/scale.js";
 
 const KINDS: ToolKind[] = ["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "other"];
 const kind = fc.constantFrom(...KINDS);

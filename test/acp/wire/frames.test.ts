@@ -8,7 +8,7 @@ import {
 } from "../../../src/acp/wire/frames.js";
 import { deferred } from "../../../src/async/deferred.js";
 import { AcpClosed } from "../../../src/errors.js";
-import { scaled } from "../../support/machine-speed.js";
+import { scaled } from "../../support/scale.js";
 import { flushPending } from "./connection-fixture.js";
 
 /** Everything a stream says, cut at these places. */

@@ -3,11 +3,11 @@ import { once } from "node:events";
 import { writeFileSync } from "node:fs";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { findAnchorBinary } from "../../../src/anchor/binary/find.js";
-import { inspectProcesses } from "../../../src/anchor/inspect/processes.js";
 import { listMarkedProcesses, reapMarkedProcess } from "../../../src/anchor/inspect/by-marker.js";
+import { inspectProcesses } from "../../../src/anchor/inspect/processes.js";
 import { BadInput } from "../../../src/errors.js";
 import type { ProcessIdentity } from "../../../src/model/process.js";
-import { plantBystander } from "../../support/bystander.js";
+import { plantBystander } from "../../support/live-processes.js";
 
 const anchor = findAnchorBinary();
 const NAME = "OTHER_TOOL_MARKER";

@@ -7,7 +7,7 @@ import type { ProcessEvidence } from "../../../src/anchor/host.js";
 import { inspectPort, inspectProcesses, membersOfRun } from "../../../src/anchor/inspect/processes.js";
 import { BadInput } from "../../../src/errors.js";
 import { sampleRunRecord } from "../../support/store/run-samples.js";
-import { scaled } from "../../support/machine-speed.js";
+import { scaled } from "../../support/scale.js";
 import { waitFor } from "../../support/wait-for.js";
 
 const anchor = findAnchorBinary();

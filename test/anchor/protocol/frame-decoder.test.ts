@@ -5,8 +5,7 @@ import { FrameEncoder } from "../../../src/anchor/protocol/frame-encoder.js";
 import { decodeMessage } from "../../../src/anchor/protocol/message-codec.js";
 import { FRAME_MAX_BYTES, START_MAX_BYTES } from "../../../src/anchor/protocol/messages.js";
 import { BadInput } from "../../../src/errors.js";
-import { repetitions } from "../../support/soak.js";
-import { scaled } from "../../support/machine-speed.js";
+import { repetitions, scaled } from "../../support/scale.js";
 
 /** Splits `bytes` at the given positions, in any order and with repetitions. */
 function cutAt(bytes: Buffer, cuts: readonly number[]): Buffer[] {

@@ -10,7 +10,7 @@ import type { RunRecord } from "../../../src/model/run.js";
 import { cliPath, waitForText, CliFixture } from "../../support/cli/cli-fixture.js";
 import { fixtureFactory, SUPERVISION_MODES } from "../../support/cli/supervision-modes.js";
 import { ForegroundFixture, LONG_TIMEOUT } from "../../support/cli/foreground-fixture.js";
-import { scaled } from "../../support/machine-speed.js";
+import { scaled } from "../../support/scale.js";
 import { waitFor } from "../../support/wait-for.js";
 
 /** Prints `ready` when the trap is set. TERM also reaches the child that it waits for. */

@@ -5,7 +5,7 @@ import { describe, expect, test } from "vitest";
 import type { RunRecord } from "../../../src/model/run.js";
 import { CliFixture } from "../../support/cli/cli-fixture.js";
 import { fixtureFactory, SUPERVISION_MODES } from "../../support/cli/supervision-modes.js";
-import { scaled } from "../../support/machine-speed.js";
+import { scaled } from "../../support/scale.js";
 
 const quiet = { stdout: "", stderr: "" };
 

@@ -6,7 +6,7 @@ import { StoreAway } from "../../../src/errors.js";
 import { EventFollower } from "../../../src/gateway/monitoring/event-follower.js";
 import type { RunEvent } from "../../../src/model/run-event.js";
 import { gatewayForFile } from "../../support/gateway/real-gateway.js";
-import { scaled } from "../../support/machine-speed.js";
+import { scaled } from "../../support/scale.js";
 import {
   type PostgresDatabase,
   type PostgresServer,

@@ -15,7 +15,7 @@ import {
   shellCommand,
   outputText,
 } from "../../support/gateway/real-gateway.js";
-import { scaled } from "../../support/machine-speed.js";
+import { scaled } from "../../support/scale.js";
 import { waitFor } from "../../support/wait-for.js";
 
 const gatewayFixture = gatewayForFile();

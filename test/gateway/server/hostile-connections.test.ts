@@ -6,7 +6,7 @@ import { openGateway } from "../../../src/gateway/gateway.js";
 import { gatewaySocketPath } from "../../../src/home/state-directory.js";
 import { readOperatorToken } from "../../../src/sessions/requester.js";
 import { gatewayForFile } from "../../support/gateway/real-gateway.js";
-import { scaled } from "../../support/machine-speed.js";
+import { scaled } from "../../support/scale.js";
 import { temporaryHome } from "../../support/supervisor/real-supervisor.js";
 import { waitFor } from "../../support/wait-for.js";
 

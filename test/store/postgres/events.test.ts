@@ -3,7 +3,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import { EventWatch } from "../../../src/store/postgres/events.js";
 import { checkPostgresStore } from "../../../src/store/postgres/open.js";
 import type { Store } from "../../../src/store/store.js";
-import { scaled } from "../../support/machine-speed.js";
+import { scaled } from "../../support/scale.js";
 import {
   type PostgresDatabase,
   type PostgresServer,

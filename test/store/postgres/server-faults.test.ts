@@ -17,7 +17,7 @@ import {
   type PostgresDatabase,
   type PostgresServer,
 } from "../../support/store/postgres-server.js";
-import { scaled } from "../../support/machine-speed.js";
+import { scaled } from "../../support/scale.js";
 
 const order = ["starting", "running", "exited"];
 

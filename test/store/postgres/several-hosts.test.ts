@@ -10,7 +10,7 @@ import { parsePostgresUrl } from "../../../src/config/postgres-url.js";
 import { EventWatch } from "../../../src/store/postgres/events.js";
 import { openPostgresStore, openPostgresStoreForReading } from "../../../src/store/postgres/open.js";
 import { readServerInfo } from "../../../src/store/postgres/server-info.js";
-import { scaled } from "../../support/machine-speed.js";
+import { scaled } from "../../support/scale.js";
 import { type ReplicatedServer, startReplicatedServer } from "../../support/store/postgres-replication.js";
 import {
   type PostgresDatabase,

@@ -15,7 +15,7 @@ import { Sessions } from "../../../src/sessions/sessions.js";
 import { openStateDirectory, openStore } from "../../../src/store/open.js";
 import type { Store } from "../../../src/store/store.js";
 import type { Run, Supervisor, SupervisorOptions } from "../../../src/supervisor/api.js";
-import { measureSlowness } from "../machine-speed.js";
+import { measureSlowness } from "../scale.js";
 import {
   findProcessesOfRun,
   plantLookalike,

@@ -6,10 +6,10 @@ import { describe, expect, onTestFinished, test } from "vitest";
 import { removeRunCgroups } from "../../../src/anchor/instance/run-cgroups.js";
 import { encodeMessage } from "../../../src/anchor/protocol/message-codec.js";
 import { parseExit } from "../../../src/anchor/run-dir/run-files.js";
-import { plantBystander } from "../../support/bystander.js";
 import { CgroupFreezer } from "../../support/anchor/cgroup-freezer.js";
 import { RawLauncher } from "../../support/anchor/raw-launcher.js";
 import type { RawLink } from "../../support/anchor/raw-link.js";
+import { plantBystander } from "../../support/live-processes.js";
 import { waitFor } from "../../support/wait-for.js";
 
 const ABANDON = encodeMessage("abandon", { actor: "cli:op", requestId: "give-up" });

@@ -5,13 +5,13 @@ import { describe, expect, test } from "vitest";
 import { anchorEnvironment } from "../../../src/anchor/binary/start-launcher.js";
 import { encodeMessage } from "../../../src/anchor/protocol/message-codec.js";
 import { parseExit } from "../../../src/anchor/run-dir/run-files.js";
-import { whyNoLimits } from "../../support/anchor/cgroup-limits.js";
-import { buildNativePrograms, whyNoCompiler } from "../../support/native-programs.js";
-import { tiers } from "../../support/sandbox.js";
-import { plantBystander } from "../../support/bystander.js";
 import { CgroupFreezer } from "../../support/anchor/cgroup-freezer.js";
+import { whyNoLimits } from "../../support/anchor/cgroup-limits.js";
 import { RawLauncher } from "../../support/anchor/raw-launcher.js";
 import type { RawLink } from "../../support/anchor/raw-link.js";
+import { plantBystander } from "../../support/live-processes.js";
+import { buildNativePrograms, whyNoCompiler } from "../../support/native-programs.js";
+import { tiers } from "../../support/sandbox.js";
 import { waitFor } from "../../support/wait-for.js";
 
 const programs = buildNativePrograms("headless");

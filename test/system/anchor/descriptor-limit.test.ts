@@ -4,14 +4,14 @@ import { describe, expect, test } from "vitest";
 import { anchorEnvironment } from "../../../src/anchor/binary/start-launcher.js";
 import { encodeMessage } from "../../../src/anchor/protocol/message-codec.js";
 import { parseExit } from "../../../src/anchor/run-dir/run-files.js";
-import { plantBystander } from "../../support/bystander.js";
-import {
-  waitForOutput as textPrinted,
-  realSupervisor,
-  shellInput,
-} from "../../support/supervisor/real-supervisor.js";
 import { RawLauncher } from "../../support/anchor/raw-launcher.js";
 import type { RawLink } from "../../support/anchor/raw-link.js";
+import { plantBystander } from "../../support/live-processes.js";
+import {
+  realSupervisor,
+  shellInput,
+  waitForOutput as textPrinted,
+} from "../../support/supervisor/real-supervisor.js";
 import { waitFor } from "../../support/wait-for.js";
 
 const STOP = encodeMessage("stop", { reason: "shutdown", actor: "test", requestId: "one", graceMs: 50 });

@@ -8,7 +8,7 @@ import { encodeMessage } from "../../../src/anchor/protocol/message-codec.js";
 import { parseExit } from "../../../src/anchor/run-dir/run-files.js";
 import { RawLauncher } from "../../support/anchor/raw-launcher.js";
 import { rawField, rawFrame, type RawLink, withFields } from "../../support/anchor/raw-link.js";
-import { plantBystander } from "../../support/bystander.js";
+import { plantBystander } from "../../support/live-processes.js";
 import { waitFor } from "../../support/wait-for.js";
 
 const MOST = 2n ** 64n - 1n;

@@ -7,7 +7,7 @@ import { encodeMessage } from "../../../src/anchor/protocol/message-codec.js";
 import { MAX_LISTED_PROCESSES } from "../../../src/anchor/protocol/messages.js";
 import { RawLauncher } from "../../support/anchor/raw-launcher.js";
 import type { RawLink } from "../../support/anchor/raw-link.js";
-import { plantBystander } from "../../support/bystander.js";
+import { plantBystander } from "../../support/live-processes.js";
 import { waitFor } from "../../support/wait-for.js";
 
 const end = encodeMessage("closeStdin", { offset: 0 });

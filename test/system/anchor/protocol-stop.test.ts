@@ -5,7 +5,7 @@ import { encodeMessage } from "../../../src/anchor/protocol/message-codec.js";
 import { exitOf, GO, IGNORES_TERM, policy, STATUS, stop } from "../../support/anchor/owner-frames.js";
 import { RawLauncher } from "../../support/anchor/raw-launcher.js";
 import { rawField, rawFrame } from "../../support/anchor/raw-link.js";
-import { scaled } from "../../support/machine-speed.js";
+import { scaled } from "../../support/scale.js";
 import { waitFor } from "../../support/wait-for.js";
 
 async function ended(launcher: RawLauncher, runId: string): Promise<unknown> {

@@ -6,8 +6,8 @@ import { anchorEnvironment } from "../../../src/anchor/binary/start-launcher.js"
 import { encodeMessage } from "../../../src/anchor/protocol/message-codec.js";
 import { signalFrame } from "../../../src/anchor/protocol/requests.js";
 import type { ProcessIdentity } from "../../../src/model/process.js";
-import { plantBystander } from "../../support/bystander.js";
 import { RawLauncher } from "../../support/anchor/raw-launcher.js";
+import { plantBystander } from "../../support/live-processes.js";
 import { waitFor } from "../../support/wait-for.js";
 
 const TWO = "sleep 3018 & echo $!; sleep 3018 & echo $!; echo $$; read line";

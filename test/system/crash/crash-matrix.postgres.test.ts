@@ -1,14 +1,14 @@
 import { afterAll, beforeAll, describe } from "vitest";
-import { startPgBouncer, whyNoPooler, type PgBouncer } from "../../support/store/postgres-pooler.js";
+import { soak } from "../../support/scale.js";
+import { type PgBouncer, startPgBouncer, whyNoPooler } from "../../support/store/postgres-pooler.js";
 import { startReplicatedServer } from "../../support/store/postgres-replication.js";
 import {
+  type PostgresServer,
   startPostgresServer,
   whyNoPostgres,
-  type PostgresServer,
 } from "../../support/store/postgres-server.js";
-import { soak } from "../../support/soak.js";
-import { crashMatrix } from "./crash-matrix.js";
 import { postgresRecords, type RecordAccess } from "../../support/supervisor/record-access.js";
+import { crashMatrix } from "./crash-matrix.js";
 
 describe.skipIf(whyNoPostgres !== null)("with a database,", () => {
   let server: PostgresServer;

@@ -3,6 +3,7 @@ import { afterAll, describe, expect, test } from "vitest";
 import type { SpawnOptions, Supervisor } from "../../../src/supervisor/api.js";
 import { isAlive, type LiveProcess, signalProcess } from "../../support/live-processes.js";
 import { type SandboxTier, tiers } from "../../support/sandbox.js";
+import { repetitions, soak } from "../../support/scale.js";
 import type { RecordAccess } from "../../support/supervisor/record-access.js";
 import { SharedHome } from "../../support/supervisor/shared-home.js";
 import {
@@ -10,7 +11,6 @@ import {
   type SupervisorProcess,
   type SupervisorStep,
 } from "../../support/supervisor/supervisor-process.js";
-import { repetitions, soak } from "../../support/soak.js";
 import { waitFor } from "../../support/wait-for.js";
 
 /** Runs that are at the step when somebody is killed. Every other one ends by its own policy when nobody comes. */

@@ -10,7 +10,7 @@ import { gatewaySocketPath } from "../../../src/home/state-directory.js";
 import { readProcess, signalProcess, type LiveProcess } from "../../support/live-processes.js";
 import { ForegroundFixture, LONG_TIMEOUT } from "../../support/cli/foreground-fixture.js";
 import { BackgroundGateway } from "../../support/cli/background-gateway.js";
-import { scaled } from "../../support/machine-speed.js";
+import { scaled } from "../../support/scale.js";
 import { waitFor } from "../../support/wait-for.js";
 
 /** Asked by a process of its own: this one may have a connection from before. */

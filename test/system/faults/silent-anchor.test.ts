@@ -15,7 +15,7 @@ import {
 } from "../../support/supervisor/silent-anchor.js";
 import { findByCommandLine } from "../../support/live-processes.js";
 import { RecoveryFixture } from "../../support/cli/recovery-fixture.js";
-import { scaled } from "../../support/machine-speed.js";
+import { scaled } from "../../support/scale.js";
 import { waitFor } from "../../support/wait-for.js";
 
 vi.setConfig({ testTimeout: 120_000 });

@@ -6,7 +6,7 @@ import { GatewayCluster, type ClusterProcess } from "../../support/gateway/gatew
 import { whyNoPostgres } from "../../support/store/postgres-server.js";
 import { cliPath } from "../../support/cli/cli-fixture.js";
 import { waitForRunEnd } from "../../support/gateway/real-gateway.js";
-import { scaled } from "../../support/machine-speed.js";
+import { scaled } from "../../support/scale.js";
 
 interface Ran {
   readonly code: number;

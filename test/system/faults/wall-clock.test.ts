@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { defaults } from "../../../src/defaults.js";
 import { RecoveryFixture, TWO_PROCESSES } from "../../support/cli/recovery-fixture.js";
 import { waitForText } from "../../support/cli/cli-fixture.js";
-import { scaled } from "../../support/machine-speed.js";
+import { scaled } from "../../support/scale.js";
 
 const YEAR = 365 * 24 * 3_600_000;
 const TIMEOUT_MS = 8_000;

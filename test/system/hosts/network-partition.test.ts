@@ -3,7 +3,7 @@ import { whyNoPostgres } from "../../support/store/postgres-server.js";
 import type { TestHost } from "./test-host.js";
 import { whyNoHosts } from "./test-network.js";
 import { MultiHost } from "./multi-host.js";
-import { scaled } from "../../support/machine-speed.js";
+import { scaled } from "../../support/scale.js";
 import { waitFor } from "../../support/wait-for.js";
 
 describe.skipIf((whyNoPostgres ?? whyNoHosts) !== null)("a host without a route to its database", () => {

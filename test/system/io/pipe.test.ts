@@ -20,7 +20,7 @@ import {
 } from "../../support/supervisor/real-supervisor.js";
 import { hash, numberedLines, bytePattern } from "../../support/byte-pattern.js";
 import { readExitFile, spoolUsage } from "../../support/run-files.js";
-import { scaled } from "../../support/machine-speed.js";
+import { scaled } from "../../support/scale.js";
 import { waitFor, withTimeout } from "../../support/wait-for.js";
 
 const KIB = 1024;

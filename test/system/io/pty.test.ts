@@ -5,16 +5,16 @@ import { join } from "node:path";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { defaults } from "../../../src/defaults.js";
 import type { CommandInput, Run, Supervisor } from "../../../src/supervisor/api.js";
+import { bytePattern, hash, numberedLines } from "../../support/byte-pattern.js";
+import { repetitions } from "../../support/scale.js";
 import {
-  plantLookalike,
-  waitForOutput,
   findProcessesOfRun,
+  plantLookalike,
   realSupervisor,
+  waitForOutput,
 } from "../../support/supervisor/real-supervisor.js";
-import { connectedDescriptors, descriptors, isForegroundOfTerminal, parentOf } from "./descriptors.js";
-import { hash, numberedLines, bytePattern } from "../../support/byte-pattern.js";
-import { repetitions } from "../../support/soak.js";
 import { waitFor, withTimeout } from "../../support/wait-for.js";
+import { connectedDescriptors, descriptors, isForegroundOfTerminal, parentOf } from "./descriptors.js";
 
 function pty(script: string): CommandInput {
   return { io: "pty", argv: ["/bin/sh", "-c", script] };

@@ -3,21 +3,20 @@ import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
 import { expect, test } from "vitest";
 import type { Run, Supervisor } from "../../../src/supervisor/api.js";
+import { hash, numberedLines } from "../../support/byte-pattern.js";
+import { repetitions, scaled } from "../../support/scale.js";
 import {
-  plantLookalike,
-  waitForOutput,
   findProcessesOfRun,
+  plantLookalike,
+  readOutput,
   realSupervisor,
   shellInput,
   temporaryHome,
-  readOutput,
+  waitForOutput,
 } from "../../support/supervisor/real-supervisor.js";
-import { startKillableSupervisor, type SupervisorOrder } from "./killable-supervisor.js";
-import { stdinAccepted } from "./children/stdin-accepted.mjs";
-import { hash, numberedLines } from "../../support/byte-pattern.js";
-import { repetitions } from "../../support/soak.js";
-import { scaled } from "../../support/machine-speed.js";
 import { waitFor } from "../../support/wait-for.js";
+import { stdinAccepted } from "./children/stdin-accepted.mjs";
+import { startKillableSupervisor, type SupervisorOrder } from "./killable-supervisor.js";
 
 const INSTANCE = "in_again";
 const KIB = 1024;

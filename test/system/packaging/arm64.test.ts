@@ -6,7 +6,7 @@ import { publint } from "publint";
 import { beforeAll, describe, expect, test } from "vitest";
 import { inspectProcesses } from "../../../src/anchor/inspect/processes.js";
 import { reap } from "../../../src/anchor/inspect/reap.js";
-import { plantBystander } from "../../support/bystander.js";
+import { plantBystander } from "../../support/live-processes.js";
 import { execFileAsync, isInstalled, packTarballs, temporaryDirectoryForFile } from "./packages.js";
 
 const EM_AARCH64 = 183;

@@ -2,7 +2,7 @@ import { mkdir, readFile, rename, symlink, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { publint } from "publint";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { plantBystander } from "../../support/bystander.js";
+import { plantBystander } from "../../support/live-processes.js";
 import { execFileAsync, npmPath, packTarballs, temporaryDirectoryForFile } from "./packages.js";
 
 const hasPackage = process.platform === "linux" && process.arch === "x64";

@@ -12,7 +12,7 @@ import {
   shellInput,
   readOutput,
 } from "../../support/supervisor/real-supervisor.js";
-import { scaled } from "../../support/machine-speed.js";
+import { scaled } from "../../support/scale.js";
 
 const soak = process.env["HOLDFAST_SOAK"] === "1";
 const rounds = soak ? 1_000 : 60;

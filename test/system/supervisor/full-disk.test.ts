@@ -6,7 +6,7 @@ import { OPEN_RUN_STATES } from "../../../src/model/run.js";
 import type { Run, SpawnOptions, Supervisor } from "../../../src/supervisor/api.js";
 import { openSupervisor } from "../../../src/supervisor/open.js";
 import { bytePattern, hash } from "../../support/byte-pattern.js";
-import { scaled } from "../../support/machine-speed.js";
+import { scaled } from "../../support/scale.js";
 import { readExitFile, spoolUsage } from "../../support/run-files.js";
 import { mountSmallDisk, whyNoMounts } from "../../support/small-disk.js";
 import {

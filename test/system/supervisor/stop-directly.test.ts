@@ -7,7 +7,7 @@ import { observeMachineIdentity } from "../../../src/home/machine-identity.js";
 import type { RunRecord } from "../../../src/model/run.js";
 import { type DirectStopOutcome, stopDirectly } from "../../../src/supervisor/stop/stop.js";
 import { RecoveryFixture } from "../../support/cli/recovery-fixture.js";
-import { scaled } from "../../support/machine-speed.js";
+import { scaled } from "../../support/scale.js";
 import { findProcessesOfRun, plantLookalike } from "../../support/supervisor/real-supervisor.js";
 import {
   isDead,

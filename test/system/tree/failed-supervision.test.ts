@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { defaults } from "../../../src/defaults.js";
 import { isAlive } from "../../support/live-processes.js";
-import { scaled } from "../../support/machine-speed.js";
+import { scaled } from "../../support/scale.js";
 import { currentUser, nobodyUser, rootUser, tiers } from "../../support/sandbox.js";
 import { LibraryProcess } from "../../support/supervisor/library-process.js";
 import { signalRecorded } from "../../support/supervisor/shared-home.js";

@@ -21,7 +21,7 @@ import {
 } from "../../support/sandbox.js";
 import { LibraryProcess } from "../../support/supervisor/library-process.js";
 import { signalRecorded } from "../../support/supervisor/shared-home.js";
-import { scaled } from "../../support/machine-speed.js";
+import { scaled } from "../../support/scale.js";
 
 const graceMs = 250;
 const ownerLossMs = 250;

@@ -14,7 +14,7 @@ import {
 import { asUserCommand, copySetuid, nobodyUser, Sandbox, tiers } from "../../support/sandbox.js";
 import { RecoveryFixture } from "../../support/cli/recovery-fixture.js";
 import { collectOutput, cliPath, type CliResult, type CliProcess } from "../../support/cli/cli-fixture.js";
-import { scaled } from "../../support/machine-speed.js";
+import { scaled } from "../../support/scale.js";
 import { waitFor } from "../../support/wait-for.js";
 
 /** A mount namespace whose /proc shows other users' processes to nobody but root. */
