@@ -1,13 +1,15 @@
 import { chmodSync, mkdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { setImmediate } from "node:timers/promises";
-import { afterAll, beforeEach } from "vitest";
+import { afterAll, beforeEach, vi } from "vitest";
 import { findByPath, signalProcess } from "./live-processes.js";
 import { waitFor } from "./wait-for.js";
 
 /**
- * Each test file has a temporary directory of its own. At its end the processes that name this directory are killed and
- * the directory is removed, also after a test that ran out of time.
+ * Separates the test files that share a worker process. Each has a temporary directory of its own; at its end the
+ * processes that name this directory are killed and the directory is removed, also after a test that timed out.
+ * Environment, working directory, timers and stubs are restored. Modules stay loaded: a module in test/support must not
+ * register hooks or create files when it is imported.
  */
 // A short name: the path of a socket has at most 107 bytes.
 const directory = join(process.env["SUITE_TMPDIR"] ?? "", String(process.pid));
@@ -35,8 +37,10 @@ afterAll(async () => {
   await setImmediate();
   process.off("warning", onWarning);
   process.chdir(before.cwd);
+  vi.useRealTimers();
+  vi.unstubAllGlobals();
+  vi.unstubAllEnvs();
   const left = await endProcesses();
-  // Files share a process: a variable that one of them set must not reach the next.
   for (const name of Object.keys(process.env)) if (!(name in before.env)) delete process.env[name];
   Object.assign(process.env, before.env);
   rmSync(directory, { recursive: true, force: true, maxRetries: 5 });
@@ -48,7 +52,7 @@ afterAll(async () => {
   if (left.length > 0 && !failed) throw new Error(`still alive after this file:\n${left.join("\n")}`);
 });
 
-/** Returns the command lines of those that did not end by themselves. */
+/** Returns the command lines of the processes that had to be killed. */
 async function endProcesses(): Promise<string[]> {
   const areGone = (): boolean => findByPath(directory).length === 0;
   if (await waitFor(areGone, 3_000).catch(() => false)) return [];

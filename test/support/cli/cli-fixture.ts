@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtemp, readdir, readFile } from "node:fs/promises";
+import { mkdtemp } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import type { Readable, Writable } from "node:stream";
@@ -8,6 +8,7 @@ import { buffer } from "node:stream/consumers";
 import { fileURLToPath } from "node:url";
 import { expect } from "vitest";
 import type { defaults } from "../../../src/defaults.js";
+import { findByPath } from "../live-processes.js";
 import { removeStateDirectory } from "../temporary-directory.js";
 import { waitFor } from "../wait-for.js";
 
@@ -117,25 +118,9 @@ export class CliFixture implements AsyncDisposable {
     return { code, signal, stdout: stdout.toString(), stderr: stderr.toString() };
   }
 
-  /** Processes of this stage: the directory is named in their environment or command line. */
+  /** Processes that name the directory in their environment or command line. */
   async processes(): Promise<string[]> {
-    const pids = (await readdir("/proc")).filter(
-      (name) => /^\d+$/.test(name) && name !== String(process.pid),
-    );
-    const found = await Promise.all(
-      pids.map(async (pid) => {
-        const [environ, cmdline, stat] = await Promise.all(
-          ["environ", "cmdline", "stat"].map((name) =>
-            readFile(`/proc/${pid}/${name}`, "latin1").catch(() => ""),
-          ),
-        );
-        if (/\) Z /.test(stat ?? "")) return null;
-        return `${environ}\0${cmdline}`.includes(this.home)
-          ? `${pid} ${cmdline?.replaceAll("\0", " ")}`
-          : null;
-      }),
-    );
-    return found.filter((line) => line !== null);
+    return findByPath(this.home).map(({ pid, argv }) => `${pid} ${argv.join(" ")}`);
   }
 
   async expectNoProcesses(withinMs = 3_000): Promise<void> {

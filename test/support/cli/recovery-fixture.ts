@@ -1,6 +1,6 @@
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { createInterface } from "node:readline";
@@ -12,6 +12,7 @@ import type { RunEvent } from "../../../src/model/run-event.js";
 import type { RunRecord } from "../../../src/model/run.js";
 import type { SpawnOptions } from "../../../src/supervisor/api.js";
 import { CliFixture, type CliResult, type DefaultOverrides } from "./cli-fixture.js";
+import { findByRunMarker } from "../live-processes.js";
 import { waitFor, withTimeout } from "../wait-for.js";
 
 const libraryPath = resolve("dist/index.js");
@@ -109,16 +110,9 @@ export class RecoveryFixture extends CliFixture {
     return this.record(runId);
   }
 
-  /** Everybody with the run's marker in the environment, but for its anchor. */
+  /** The pids of the processes with the marker of the run, without its anchor. */
   async membersOf(runId: string): Promise<number[]> {
-    const pids = (await readdir("/proc")).filter((name) => /^\d+$/.test(name));
-    const found = await Promise.all(
-      pids.map(async (pid) => {
-        const environment = await readFile(`/proc/${pid}/environ`, "latin1").catch(() => "");
-        return environment.split("\0").includes(`HOLDFAST_RUN_ID=${runId}`) ? [Number(pid)] : [];
-      }),
-    );
-    return found.flat();
+    return findByRunMarker(runId).map(({ pid }) => pid);
   }
 
   async json<Value>(...args: readonly string[]): Promise<Value> {

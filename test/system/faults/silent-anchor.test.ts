@@ -1,7 +1,8 @@
-import { readFile, writeFile } from "node:fs/promises";
+import { mkdtemp, readFile, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
-import { afterEach, describe, expect, test, vi } from "vitest";
+import { describe, expect, test } from "vitest";
 import { defaults } from "../../../src/defaults.js";
 import type { RunEventType } from "../../../src/model/run-event.js";
 import type { RunRecord } from "../../../src/model/run.js";
@@ -11,15 +12,11 @@ import {
   SILENCING_METHODS,
   processState,
   whyNotSilenceable,
-  type SilencingMethod,
 } from "../../support/supervisor/silent-anchor.js";
 import { findByCommandLine } from "../../support/live-processes.js";
 import { RecoveryFixture } from "../../support/cli/recovery-fixture.js";
 import { scaled } from "../../support/scale.js";
 import { waitFor } from "../../support/wait-for.js";
-
-vi.setConfig({ testTimeout: 120_000 });
-afterEach(() => vi.unstubAllEnvs());
 
 /** A silent anchor is noticed soon. */
 const HURRIED = { anchorAskMs: 2_000 };
@@ -57,7 +54,7 @@ async function allGone(fixture: RecoveryFixture, { runId }: RunRecord, withinMs:
   );
 }
 
-describe("a command that stops its anchor", () => {
+describe.concurrent("a command that stops its anchor", () => {
   const command = ["--timeout", "3s", "--", "bash", "-c", "kill -STOP $PPID; sleep 2801"];
 
   test("ends by its timeout under a gateway, with the silence on record", async () => {
@@ -86,14 +83,14 @@ describe("a command that stops its anchor", () => {
   });
 });
 
-describe("an anchor held by a debugger", () => {
+describe.concurrent("an anchor held by a debugger", () => {
   const whyNot = whyNotSilenceable("debugger");
 
   test.skipIf(whyNot !== null)("does not keep its run from its timeout under a gateway", async () => {
     await using fixture = await RecoveryFixture.open();
     await fixture.gateway({}, HURRIED);
     const record = await begin(fixture, "--timeout", "3s", "--", "bash", "-c", TREE);
-    await using _held = await held(anchorPid(record), "debugger");
+    await using _held = await silenceAnchor(anchorPid(record), "debugger");
     const ended = await fixture.waitForEnd(record.runId, 40_000);
     expect(ended).toMatchObject({
       exit: { reason: "overall-timeout", detail: expect.stringContaining("its anchor did not answer") },
@@ -110,7 +107,7 @@ describe("an anchor held by a debugger", () => {
     await using fixture = await RecoveryFixture.open();
     const gateway = await fixture.gateway({}, HURRIED);
     const record = await begin(fixture, "--timeout", "3s", "--", "bash", "-c", TREE);
-    await using _held = await held(anchorPid(record), "debugger");
+    await using _held = await silenceAnchor(anchorPid(record), "debugger");
     await gateway.kill();
     await allGone(fixture, record, 40_000);
     await fixture.gateway({}, HURRIED);
@@ -126,7 +123,7 @@ describe("an anchor held by a debugger", () => {
     await using fixture = await RecoveryFixture.open();
     await fixture.gateway({}, HURRIED);
     const record = await begin(fixture, "--", "bash", "-c", TREE);
-    await using _held = await held(anchorPid(record), "debugger");
+    await using _held = await silenceAnchor(anchorPid(record), "debugger");
     await sawSilence(fixture, record);
     await setTimeout(3 * defaults.anchorContinueMs);
     expect(await fixture.membersOf(record.runId)).toHaveLength(3);
@@ -137,11 +134,11 @@ describe("an anchor held by a debugger", () => {
   });
 });
 
-test("a stopped anchor is continued, and its command goes on", async () => {
+test.concurrent("a stopped anchor is continued, and its command goes on", async () => {
   await using fixture = await RecoveryFixture.open();
   await fixture.gateway({}, HURRIED);
   const record = await begin(fixture, "--", "bash", "-c", TREE);
-  await using _held = await held(anchorPid(record), "SIGSTOP");
+  await using _held = await silenceAnchor(anchorPid(record), "SIGSTOP");
   await sawSilence(fixture, record);
   await waitFor("it answers", async () => (await eventTypes(fixture, record)).includes("anchor-answers"));
   expect(await fixture.membersOf(record.runId)).toHaveLength(3);
@@ -151,14 +148,14 @@ test("a stopped anchor is continued, and its command goes on", async () => {
   });
 });
 
-describe.each(SILENCING_METHODS)("an anchor silenced by %s", (how) => {
+describe.concurrent.each(SILENCING_METHODS)("an anchor silenced by %s", (how) => {
   const whyNot = whyNotSilenceable(how);
 
   test.skipIf(whyNot !== null)("process kill ends its run within the bound", async () => {
     await using fixture = await RecoveryFixture.open();
     await fixture.gateway({}, HURRIED);
     const record = await begin(fixture, "--", "bash", "-c", TREE);
-    await using _held = await held(anchorPid(record), how);
+    await using _held = await silenceAnchor(anchorPid(record), how);
     const began = performance.now();
     expect(await fixture.holdfast("process", "kill", record.runId)).toMatchObject({ code: 0 });
     expect(performance.now() - began).toBeLessThan(scaled(defaults.stopBoundMs + 3_000));
@@ -173,7 +170,7 @@ describe.each(SILENCING_METHODS)("an anchor silenced by %s", (how) => {
     await using fixture = await RecoveryFixture.open();
     await fixture.gateway({}, HURRIED);
     const record = await begin(fixture, "--", "bash", "-c", TREE);
-    await using _held = await held(anchorPid(record), how);
+    await using _held = await silenceAnchor(anchorPid(record), how);
     const began = performance.now();
     expect(await fixture.holdfast("gateway", "stop", "--runs", "terminate")).toMatchObject({ code: 0 });
     expect(performance.now() - began).toBeLessThan(scaled(defaults.stopBoundMs + 3_000));
@@ -185,84 +182,68 @@ describe.each(SILENCING_METHODS)("an anchor silenced by %s", (how) => {
   });
 });
 
-describe.each([
-  ["with a cgroup", ""],
-  ["without a cgroup", "cgroup"],
-])("an anchor that also serves an adopted service, %s", (_name, weaken) => {
-  test.skipIf(whyNotSilenceable("debugger") !== null)(
-    "is left alone when its other run is stopped",
-    async () => {
-      vi.stubEnv("HOLDFAST_ANCHOR_WEAKEN", weaken);
-      await using fixture = await RecoveryFixture.open();
-      await fixture.gateway({}, HURRIED);
-      const record = await begin(
-        fixture,
-        "--",
-        "bash",
-        "-c",
-        "bash -c 'sleep 2821 & wait' & sleep 2822 & wait",
-      );
-      const find = (number: number) => findByCommandLine(`sleep\0${number}`)[0];
-      await waitFor("all are there", () => find(2821) !== undefined && find(2822) !== undefined);
-      const root = String(find(2821)?.parentPid);
-      const { stdout } = await fixture.holdfast("service", "adopt", root);
-      const service = stdout.trim();
-      await using anchor = await held(anchorPid(record), "debugger");
-      const stopped = await fixture.holdfast("process", "kill", record.runId);
-      const hasCgroup = (await fixture.record(record.runId)).boundary?.cgroup !== null;
-      // Only the cgroup knows everybody of it; without one, what is left cannot be told apart from the service.
-      expect(stopped.code === 0).toBe(hasCgroup);
-      await waitFor("its own are gone", () => find(2822) === undefined);
-      expect(await fixture.waitForEnd(record.runId)).toMatchObject({
-        exit: { reason: "manual-cancel", detail: expect.stringContaining(`it also serves ${service}`) },
-        emptiness: hasCgroup ? "proven" : "unproven",
-      });
-      expect(find(2821)).toBeDefined();
-      expect(processState(anchorPid(record))).toBe("t");
-      await anchor.release();
-      expect((await fixture.holdfast("service", "stop", service)).code).toBe(0);
-      expect(find(2821)).toBeUndefined();
-    },
-  );
+class WeakenedFixture extends RecoveryFixture {
+  weaken = "";
 
-  test.skipIf(whyNotSilenceable("debugger") !== null)(
-    "is left alone when the service's anchor.json is damaged",
-    async () => {
-      vi.stubEnv("HOLDFAST_ANCHOR_WEAKEN", weaken);
-      await using fixture = await RecoveryFixture.open();
-      await fixture.gateway({}, HURRIED);
-      const record = await begin(
-        fixture,
-        "--",
-        "bash",
-        "-c",
-        "bash -c 'sleep 2823 & wait' & sleep 2824 & wait",
-      );
-      const find = (number: number) => findByCommandLine(`sleep\0${number}`)[0];
-      await waitFor("all are there", () => find(2823) !== undefined && find(2824) !== undefined);
-      const { stdout } = await fixture.holdfast("service", "adopt", String(find(2823)?.parentPid));
-      const service = stdout.trim();
-      const file = join(fixture.home, "instances", record.originInstanceId, "runs", service, "anchor.json");
-      const facts = await readFile(file);
-      await writeFile(file, "{");
-      await using anchor = await held(anchorPid(record), "debugger");
-      const { code, stderr } = await fixture.holdfast("process", "kill", record.runId);
-      expect(code).not.toBe(0);
-      expect(stderr).toContain("anchor.json is damaged");
-      expect(find(2823)).toBeDefined();
-      expect(processState(anchorPid(record))).toBe("t");
-      await writeFile(file, facts);
-      await anchor.release();
-      expect((await fixture.holdfast("service", "stop", service)).code).toBe(0);
-    },
-  );
-});
-
-/** Let go of before the field is looked through: a launcher takes an anchor whose death a debugger holds for alive for a while. */
-async function held(
-  pid: number,
-  how: SilencingMethod,
-): Promise<AsyncDisposable & { release(): Promise<void> }> {
-  const release = await silenceAnchor(pid, how);
-  return { release, [Symbol.asyncDispose]: release };
+  override get env(): NodeJS.ProcessEnv {
+    return { ...super.env, HOLDFAST_ANCHOR_WEAKEN: this.weaken };
+  }
 }
+
+describe.concurrent.each([
+  ["with a cgroup", "", 2_820],
+  ["without a cgroup", "cgroup", 2_830],
+])("an anchor that also serves an adopted service, %s", (_name, weaken, firstNumber) => {
+  const whyNot = whyNotSilenceable("debugger");
+
+  /** A run of two sleepers, one of which is adopted as a service. The numbers tell them apart from those of other tests. */
+  const open = async (number: number) => {
+    const fixture = new WeakenedFixture(await mkdtemp(join(tmpdir(), "hf-")));
+    fixture.weaken = weaken;
+    await fixture.gateway({}, HURRIED);
+    const script = `bash -c 'sleep ${number} & wait' & sleep ${number + 1} & wait`;
+    const record = await begin(fixture, "--", "bash", "-c", script);
+    const serviceProcess = () => findByCommandLine(`sleep\0${number}\0`)[0];
+    const ownProcess = () => findByCommandLine(`sleep\0${number + 1}\0`)[0];
+    await waitFor("both are alive", () => serviceProcess() !== undefined && ownProcess() !== undefined);
+    const { stdout } = await fixture.holdfast("service", "adopt", String(serviceProcess()?.parentPid));
+    return { fixture, record, service: stdout.trim(), serviceProcess, ownProcess };
+  };
+
+  test.skipIf(whyNot !== null)("is left alone when its other run is stopped", async () => {
+    const { record, service, serviceProcess, ownProcess, ...opened } = await open(firstNumber);
+    await using fixture = opened.fixture;
+    await using anchor = await silenceAnchor(anchorPid(record), "debugger");
+    const stopped = await fixture.holdfast("process", "kill", record.runId);
+    const hasCgroup = (await fixture.record(record.runId)).boundary?.cgroup !== null;
+    // Without a cgroup, the remaining processes cannot be told apart from those of the service.
+    expect(stopped.code === 0).toBe(hasCgroup);
+    await waitFor("its own process is gone", () => ownProcess() === undefined);
+    expect(await fixture.waitForEnd(record.runId)).toMatchObject({
+      exit: { reason: "manual-cancel", detail: expect.stringContaining(`it also serves ${service}`) },
+      emptiness: hasCgroup ? "proven" : "unproven",
+    });
+    expect(serviceProcess()).toBeDefined();
+    expect(processState(anchorPid(record))).toBe("t");
+    await anchor.release();
+    expect((await fixture.holdfast("service", "stop", service)).code).toBe(0);
+    expect(serviceProcess()).toBeUndefined();
+  });
+
+  test.skipIf(whyNot !== null)("is left alone when the service's anchor.json is damaged", async () => {
+    const { record, service, serviceProcess, ...opened } = await open(firstNumber + 2);
+    await using fixture = opened.fixture;
+    const file = join(fixture.home, "instances", record.originInstanceId, "runs", service, "anchor.json");
+    const facts = await readFile(file);
+    await writeFile(file, "{");
+    await using anchor = await silenceAnchor(anchorPid(record), "debugger");
+    const { code, stderr } = await fixture.holdfast("process", "kill", record.runId);
+    expect(code).not.toBe(0);
+    expect(stderr).toContain("anchor.json is damaged");
+    expect(serviceProcess()).toBeDefined();
+    expect(processState(anchorPid(record))).toBe("t");
+    await writeFile(file, facts);
+    await anchor.release();
+    expect((await fixture.holdfast("service", "stop", service)).code).toBe(0);
+  });
+});

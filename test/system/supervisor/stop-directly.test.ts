@@ -58,7 +58,7 @@ describe.each(SILENCING_METHODS)("an anchor silenced by %s", (how) => {
     plantLookalike("sleep", "2802");
     await using fixture = await RecoveryFixture.open();
     const { home, record } = await abandoned(fixture);
-    await silenceAnchor(anchorPid(record), how);
+    await using _silenced = await silenceAnchor(anchorPid(record), how);
     const outcome = await stopIt(home, record, which === "with" ? record : null);
     expect(outcome).toMatchObject({ outcome: "gone", detail: expect.stringMatching(DETAILS[how]) });
     expect(await findProcessesOfRun(record.runId)).toEqual([]);
@@ -75,10 +75,10 @@ test("a process that only has the number of the anchor on record is not continue
   await using fixture = await RecoveryFixture.open();
   const { home, record } = await abandoned(fixture, "echo up; sleep 2801");
   const identity = { pid: stranger.pid ?? 0, startTime: record.anchor?.startTime ?? 0, uniqueId: "1" };
-  await silenceAnchor(anchorPid(record), "SIGSTOP");
+  await using silenced = await silenceAnchor(anchorPid(record), "SIGSTOP");
   const outcome = await stopIt(home, record, { ...record, anchor: identity });
   expect(outcome.outcome).toMatch(/unknown|gone/);
   expect(processState(stranger.pid ?? 0)).toBe("T");
-  process.kill(anchorPid(record), "SIGCONT");
+  await silenced.release();
   await stopIt(home, record, record);
 });
