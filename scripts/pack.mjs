@@ -7,7 +7,16 @@
 //   --to      directory of the .tgz files; default build/packages
 
 import { spawnSync } from "node:child_process";
-import { chmodSync, copyFileSync, cpSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  copyFileSync,
+  cpSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
@@ -77,7 +86,9 @@ function anchorName(arch) {
 
 function licenseOf(dependency) {
   const directory = join(root, "node_modules", dependency);
-  return `${dependency}\n\n${readFileSync(join(directory, "LICENSE"), "utf8")}`;
+  const file = readdirSync(directory).find((entry) => /^licen[cs]e(\.\w+)?$/i.test(entry));
+  if (file === undefined) throw new Error(`${dependency} has no license file`);
+  return `${dependency}\n\n${readFileSync(join(directory, file), "utf8")}`;
 }
 
 function openStage(directory, manifest) {
