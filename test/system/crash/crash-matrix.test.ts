@@ -1,4 +1,78 @@
+import { afterAll, beforeAll, describe } from "vitest";
+import { soak } from "../../support/scale.js";
+import { type PgBouncer, startPgBouncer, whyNoPooler } from "../../support/store/postgres-pooler.js";
+import { startReplicatedServer } from "../../support/store/postgres-replication.js";
+import {
+  type PostgresServer,
+  startPostgresServer,
+  whyNoPostgres,
+} from "../../support/store/postgres-server.js";
+import { postgresRecords, type RecordAccess, sqliteRecords } from "../../support/supervisor/record-access.js";
+import { allCases, someCases, supervisorCases } from "./crash-cases.js";
 import { crashMatrix } from "./crash-matrix.js";
-import { sqliteRecords } from "../../support/supervisor/record-access.js";
 
-crashMatrix("the state directory", async () => sqliteRecords);
+crashMatrix("the state directory", async () => sqliteRecords, soak ? allCases : someCases);
+
+describe.skipIf(whyNoPostgres !== null)("with a database,", () => {
+  let server: PostgresServer;
+  beforeAll(async () => {
+    server = await startPostgresServer();
+  });
+  afterAll(() => server[Symbol.asyncDispose]());
+
+  // A killed or stopped anchor is the same with either store. The steps are those around a statement.
+  crashMatrix(
+    "PostgreSQL",
+    async () => postgresRecords(await server.createDatabase()),
+    soak
+      ? allCases
+      : supervisorCases(
+          ...["spawn: inserted", "spawn: committed", "run: at rest", "terminate: leader-heard"],
+          ...["finalize: end-saving", "finalize: end-saved", "steal: stealing", "steal: stolen"],
+          ...["take-up by a replacement gateway: stolen", "end after a steal: end-saving"],
+          "sweep after a steal: end-saving",
+        ),
+  );
+
+  describe.skipIf(whyNoPooler !== null)("through a pooler,", () => {
+    let pooler: PgBouncer;
+    beforeAll(async () => {
+      pooler = await startPgBouncer(server, { pool_mode: "session" });
+    });
+    afterAll(() => pooler[Symbol.asyncDispose]());
+
+    crashMatrix(
+      "PostgreSQL through PgBouncer",
+      async () => {
+        const { url } = await server.createDatabase();
+        return postgresRecords({ url: pooler.urlOf(url) }, () => url);
+      },
+      soak ? supervisorCases() : supervisorCases("spawn: committed", "finalize: end-saving", "steal: stolen"),
+    );
+  });
+
+  // Each case has a primary and a stand-by of its own.
+  const overPromotedStandBy = async (): Promise<RecordAccess> => {
+    const replicated = await startReplicatedServer();
+    const database = await replicated.createDatabase();
+    let at = replicated.primary;
+    return {
+      ...postgresRecords(
+        database,
+        () => `postgres://postgres@localhost/${database.name}?host=${at.directory}`,
+      ),
+      async struck() {
+        await replicated.failOver();
+        at = replicated.standBy;
+      },
+      async dispose() {
+        await replicated[Symbol.asyncDispose]();
+      },
+    };
+  };
+  crashMatrix(
+    "PostgreSQL whose primary is killed and whose stand-by is promoted",
+    overPromotedStandBy,
+    soak ? supervisorCases() : supervisorCases("run: at rest", "steal: stolen"),
+  );
+});

@@ -1,4 +1,4 @@
-import type { Command } from "commander";
+import type { Command, Option } from "commander";
 import { expect, test } from "vitest";
 import { buildProgram } from "../../../src/cli/program.js";
 import { codeBlocks, inlineCode, pages } from "./pages.js";
@@ -30,6 +30,7 @@ test.each([
   ["holdfast gateway run|stip", ["stip"]],
   ["holdfast run --timeout 3s -- npm --what", []],
   ["holdfast runs cleanup [--dry-run] [--yse]", ["--yse"]],
+  ["holdfast runs --label ticket=42 lits", ["lits"]],
 ])("in the command line %s, the unknown words are %j", (mention, unknown) => {
   expect(unknownWords(mention)).toEqual(unknown);
 });
@@ -38,13 +39,19 @@ test.each([
 function unknownWords(mention: string): string[] {
   let commands: Command[] = [program];
   const words = mention.replaceAll(/"[^"]*"|'[^']*'|\$\([^)]*\)/g, "word").split(/\s+/);
+  let isValue = false;
   for (const word of words.slice(1)) {
+    if (isValue) {
+      isValue = false;
+      continue;
+    }
     if (word === "--" || /^(…|\.\.\.|\||;|&&?|>|<\S+|2>\S*|\\)$/.test(word)) return [];
     if (word.startsWith("-") || word.startsWith("[-")) {
       const flag = word.replaceAll(/[[\],;]/g, "").replace(/=.*/, "");
       const flags = flag.split("|");
       const unknown = flags.filter((one) => !commands.every((command) => hasOption(command, one)));
       if (unknown.length > 0) return unknown;
+      isValue = !word.includes("=") && commands.some((command) => optionOf(command, flag)?.required === true);
       continue;
     }
     const below = commands.flatMap(({ commands: inner }) => inner);
@@ -61,12 +68,16 @@ function unknownWords(mention: string): string[] {
   return [];
 }
 
-/** A group without a verb is its `list`, `show` or `status`. */
 function hasOption(command: Command, flag: string): boolean {
+  return ["--help", "-h", "--version"].includes(flag) || optionOf(command, flag) !== undefined;
+}
+
+/** A group without a verb is its `list`, `show` or `status`. */
+function optionOf(command: Command, flag: string): Option | undefined {
   const bare = command.commands.find((one) => ["list", "show", "status"].includes(one.name()));
-  if (bare !== undefined && hasOption(bare, flag)) return true;
-  if (["--help", "-h", "--version"].includes(flag)) return true;
-  return command.options.some((option) => option.long === flag || option.short === flag);
+  return [...command.options, ...(bare?.options ?? [])].find(
+    (option) => option.long === flag || option.short === flag,
+  );
 }
 
 function commandsOf(command: Command): Command[] {

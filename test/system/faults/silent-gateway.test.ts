@@ -7,15 +7,16 @@ import { COMMAND_USES, type SampleNames } from "../../cli/command-table.js";
 import { BackgroundGateway } from "../../support/cli/background-gateway.js";
 import { waitFor } from "../../support/wait-for.js";
 
-/** What a reading command may take: twice the wait for an answer, and its start on a loaded machine. */
+/** Twice the wait for an answer, plus the start of a command on a loaded machine. */
 const BOUND_MS = 10_000 + 30_000;
-const AT_ONCE = 4;
+/** Most of each command is waiting. */
+const AT_ONCE = 8;
 
-/** They ask about what only a gateway has: that it does not answer is their answer. */
+/** Commands about state that only a gateway has: they report that it does not answer. */
 const NEED_A_GATEWAY = ["approvals list", "gateway status"];
 
 let gatewayFixture: BackgroundGateway;
-let sights: SampleNames;
+let names: SampleNames;
 let token: string;
 let pid: number;
 
@@ -37,7 +38,7 @@ beforeAll(async () => {
   const closed = await openScriptedSession(gatewayFixture, "spoken");
   await client.acpPrompt({ params: { id: closed }, body: { text: "hello" } });
   await client.acpClose({ params: { id: closed } });
-  sights = { session: "k", ended, open, pid: root?.pid ?? 0, records, closed };
+  names = { session: "k", ended, open, pid: root?.pid ?? 0, records, closed };
   ({ pid } = await gatewayFixture.status());
   process.kill(pid, "SIGSTOP");
   await waitFor("it is stopped", () => processState(pid) === "T");
@@ -52,10 +53,10 @@ const readers = Object.entries(COMMAND_USES).flatMap(([path, looks]) =>
 );
 
 describe("a gateway that is stopped", () => {
-  test("keeps no reading command waiting: each reads without it, or says that it does not answer", async () => {
+  test("does not block a reading command: it reads without the gateway, or reports that it does not answer", async () => {
     const env = { HOLDFAST_CONFIG: join(gatewayFixture.home, "config.toml") };
     const failed: object[] = [];
-    const waiting = readers.map(({ path, looks }) => ({ path, words: looks(sights)[0] ?? [] }));
+    const waiting = readers.map(({ path, looks }) => ({ path, words: looks(names)[0] ?? [] }));
     const work = async (): Promise<void> => {
       for (let next = waiting.shift(); next !== undefined; next = waiting.shift()) {
         const { path, words } = next;
@@ -82,7 +83,7 @@ describe("a gateway that is stopped", () => {
       return finished;
     };
     const [kill, list] = await Promise.all([
-      asSession("process", "kill", sights.open),
+      asSession("process", "kill", names.open),
       asSession("process", "list"),
     ]);
     expect(kill.stderr).toMatch(/did not answer within 5 s, and a session has no other way to stop anything/);
@@ -90,10 +91,10 @@ describe("a gateway that is stopped", () => {
       /did not answer within 5 s, and only a gateway knows what this session may see/,
     );
     expect([kill.code, list.code]).toEqual([125, 125]);
-    expect(await gatewayFixture.membersOf(sights.open)).not.toEqual([]);
+    expect(await gatewayFixture.membersOf(names.open)).not.toEqual([]);
   });
 
-  test("starts no second gateway for a command that acts: it says that this one does not answer", async () => {
+  test("is not replaced by a command that acts: the command reports that it does not answer", async () => {
     const { code, stderr } = await gatewayFixture.holdfast("run", "-d", "--", "true");
     expect(stderr).toContain(`(pid ${pid}) does not answer`);
     expect(code).toBe(125);

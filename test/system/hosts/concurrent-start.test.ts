@@ -4,6 +4,7 @@ import { gatewayLogPath } from "../../../src/gateway/log.js";
 import { DDL_PREAMBLE, translateDdl } from "../../../src/store/postgres/migrate.js";
 import { migrations } from "../../../src/store/sql/migrations.js";
 import { BackgroundGateway } from "../../support/cli/background-gateway.js";
+import { repetitions } from "../../support/scale.js";
 import {
   type PostgresDatabase,
   type PostgresServer,
@@ -11,10 +12,10 @@ import {
   whyNoPostgres,
 } from "../../support/store/postgres-server.js";
 
-const GATEWAYS = 10;
-const ROUNDS = process.env["HOLDFAST_SOAK"] === "1" ? 10 : 2;
+const GATEWAYS = repetitions(5, 10);
+const ROUNDS = repetitions(1, 10);
 
-/** Everything a schema consists of, but for when it was made. */
+/** Everything in a schema except the time of its creation. */
 async function schemaOf(database: PostgresDatabase): Promise<unknown> {
   const of = (text: string) => database.query(`${text} order by 1, 2`);
   return {
@@ -29,7 +30,7 @@ async function schemaOf(database: PostgresDatabase): Promise<unknown> {
   };
 }
 
-/** As the first Holdfast left it. */
+/** The schema of the first version. */
 async function makeFirstSchema(database: PostgresDatabase): Promise<void> {
   const [first] = migrations;
   if (first === undefined) throw new Error("there are no migrations");
@@ -40,19 +41,19 @@ async function makeFirstSchema(database: PostgresDatabase): Promise<void> {
     insert into holdfast_migrations values (${first.id}, '${first.name}', 0)`);
 }
 
-/** Gateways of as many state directories at the same moment; each then runs something, and none complains. */
+/** Starts gateways of as many state directories at the same time. Each then runs a command, and none logs a problem. */
 async function startAtOnce(database: PostgresDatabase): Promise<void> {
   const env = { HOLDFAST_DATABASE_URL: database.url };
-  await using houses = await BackgroundGateways.open();
-  const gateways = await Promise.all(houses.all.map((house) => house.gateway(env)));
+  await using fixtures = await BackgroundGateways.open();
+  const gateways = await Promise.all(fixtures.all.map((fixture) => fixture.gateway(env)));
   await Promise.all(
-    houses.all.map(async (house) => {
-      const { exec } = await house.client();
+    fixtures.all.map(async (fixture) => {
+      const { exec } = await fixture.client();
       const { run, output } = await exec({ body: { argv: ["sh", "-c", "echo served; exit 3"] } });
       expect(run).toMatchObject({ state: "exited", exit: { reason: "exit", code: 3 } });
       expect(output[0]?.text).toBe("served\n");
-      const log = (await readFile(gatewayLogPath(house.home), "utf8")).trim().split("\n");
-      // 30 is what happens, all above is what went wrong.
+      const log = (await readFile(gatewayLogPath(fixture.home), "utf8")).trim().split("\n");
+      // Above level 30 (info) are warnings and errors.
       expect(log.filter((line) => (JSON.parse(line) as { level: number }).level > 30)).toEqual([]);
     }),
   );
@@ -77,39 +78,35 @@ class BackgroundGateways implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await Promise.all(this.all.map((house) => house[Symbol.asyncDispose]()));
+    await Promise.all(this.all.map((fixture) => fixture[Symbol.asyncDispose]()));
   }
 }
 
-describe.skipIf(whyNoPostgres !== null)(
-  "ten gateways that start at once",
-  { timeout: 120_000 * ROUNDS },
-  () => {
-    let server: PostgresServer;
-    let alone: unknown;
-    beforeAll(async () => {
-      server = await startPostgresServer();
-      const database = await server.createDatabase();
-      await (await database.open())[Symbol.asyncDispose]();
-      alone = await schemaOf(database);
-    });
-    afterAll(() => server[Symbol.asyncDispose]());
+describe.skipIf(whyNoPostgres !== null)("gateways that start at once", { timeout: 120_000 * ROUNDS }, () => {
+  let server: PostgresServer;
+  let alone: unknown;
+  beforeAll(async () => {
+    server = await startPostgresServer();
+    const database = await server.createDatabase();
+    await (await database.open())[Symbol.asyncDispose]();
+    alone = await schemaOf(database);
+  });
+  afterAll(() => server[Symbol.asyncDispose]());
 
-    test("on an empty database make one schema, and all serve", async () => {
-      for (let round = 0; round < ROUNDS; round++) {
-        const database = await server.createDatabase();
-        await startAtOnce(database);
-        expect(await schemaOf(database)).toEqual(alone);
-      }
-      expect(server.log()).not.toMatch(/ERROR|FATAL|PANIC/);
-    });
-
-    test("on a database of the first schema bring it up to date once", async () => {
+  test("on an empty database make one schema, and all serve", async () => {
+    for (let round = 0; round < ROUNDS; round++) {
       const database = await server.createDatabase();
-      await makeFirstSchema(database);
       await startAtOnce(database);
       expect(await schemaOf(database)).toEqual(alone);
-      expect(server.log()).not.toMatch(/ERROR|FATAL|PANIC/);
-    });
-  },
-);
+    }
+    expect(server.log()).not.toMatch(/ERROR|FATAL|PANIC/);
+  });
+
+  test("on a database of the first schema bring it up to date once", async () => {
+    const database = await server.createDatabase();
+    await makeFirstSchema(database);
+    await startAtOnce(database);
+    expect(await schemaOf(database)).toEqual(alone);
+    expect(server.log()).not.toMatch(/ERROR|FATAL|PANIC/);
+  });
+});

@@ -93,7 +93,7 @@ async function timed(finished: Promise<CliResult>): Promise<CliResult & { readon
   return { ...(await finished), tookMs: performance.now() - began };
 }
 
-describe("a process of another user, hidden by hidepid=2", { timeout: TIMEOUT_MS }, () => {
+describe.concurrent("a process of another user, hidden by hidepid=2", { timeout: TIMEOUT_MS }, () => {
   for (const [at, [name, weaken]] of [
     ["with unique ids", "cgroup"],
     ["without unique ids", "cgroup,inode"],

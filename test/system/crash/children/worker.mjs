@@ -1,7 +1,7 @@
-// Ends what its predecessor left open, then begins and ends tasks of its own, and sends what is to be told of them.
+// Ends the open tasks of its predecessor, then starts and ends tasks of its own, and sends their notifications.
 //   node worker.mjs <built> <store: a path or a database's address> <receiver> <name> <step> <times>
-// It kills itself at a step (see ../crash.test.ts), when it gets there for so many times; at none, it ends when
-// everything is delivered.
+// It kills itself at a step (see ../notifier-crash.test.ts) when it gets there for the nth time; with step "none" it
+// ends when everything is delivered.
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 
@@ -14,7 +14,7 @@ const { sweepTasks } = await load("tasks/sweep.js");
 const TASKS = 3;
 let left = Number(times);
 
-/** The kernel takes the process before its next instruction. */
+/** The kernel ends the process before its next instruction. */
 function at(here) {
   if (here !== step) return;
   left -= 1;
