@@ -28,29 +28,33 @@ const unit = [
   "tasks",
   "text",
   // Not those that kill writers or start database servers.
-].map((folder) => `test/${folder}/**/!(killed-writer|shared-database|*.postgres).test.ts`);
+].map((folder) => `test/${folder}/**/!(killed-writer|shared-database|postgres|*.postgres).test.ts`);
 
-/** Files that take minutes: no worker begins one of them when the others are done. */
+/** The longest files, which start first, so that no worker starts one of them when the others are done. */
 const slowest = [
-  "system/faults/stop-faults",
-  "system/faults/silent-anchor",
-  "system/crash/crash-matrix",
-  "system/crash/crash-matrix.postgres",
-  "system/faults/store-outage",
-  "cli/run/run",
-  "gateway/server/session-load",
-  "gateway/tasks/restored-backup",
   "gateway/peers/remote-stops",
-  "system/crash/notifier-crash",
-  "system/faults/silent-gateway",
-  "system/faults/read-only-store",
+  "system/faults/store-outage",
+  "cli/runs-of-other-hosts",
+  "system/faults/silent-anchor",
+  "system/spawn/kill-supervisor-at-each-step",
+  "cli/same-processes-in-every-view",
+  "system/anchor/sanitizers",
+  "system/crash/crash-matrix",
+  "system/io/reattach",
+  "system/tree/nothing-is-left",
+  "cli/gateway/control",
   "cli/runs/moved-state-directory",
-  "cli/run/pty",
-  "system/faults/time-namespace",
+  "gateway/peers/tasks-through-peer",
+  "cli/run/run",
+  "cli/state/copied-state",
+  "system/spawn/kill-anchor-at-each-step",
   "system/faults/gateway-store-outage",
+  "system/faults/store-faults",
+  "system/faults/silent-gateway",
   "cli/run/lost-client",
-  "system/faults/gateway-unreachable",
-  "cli/bad-input",
+  "gateway/tasks/restored-backup",
+  "system/upgrade/rolling-upgrade",
+  "system/faults/read-only-store",
   "contract/postgres",
 ].map((name) => `/test/${name}.test.ts`);
 
