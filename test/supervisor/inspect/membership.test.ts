@@ -17,7 +17,7 @@ const told = (pid: number): ProcessEvidence["descendants"][number] => ({
   ports: [],
 });
 
-/** A run that goes on, and what its anchor was asked. */
+/** A running run, and the requests to its anchor. */
 async function running() {
   const world = fakeSupervisor();
   const inspect = vi.spyOn(world.host, "inspectProcesses");
@@ -54,7 +54,7 @@ test.for([
   expect(world.problems).toEqual([]);
 });
 
-test("an older anchor is not asked", async () => {
+test("an older anchor gets no request", async () => {
   const { run, anchor, asked, inspect } = await running();
   anchor.welcome = { ...anchor.welcome, protocol: PROTOCOL - 1 };
   anchor.disconnect();

@@ -26,7 +26,7 @@ async function ledgeredWorld(): Promise<
 const rows = ({ store }: FakeSupervisor, type: string): string[] =>
   store.events.flatMap((event) => (event.type === type ? [event.runId] : []));
 
-/** What the store makes of a run's record, and whether that is forgetting. */
+/** How the store changes the record of a run, and whether that counts as a roll-back. */
 const pasts: readonly [string, (record: RunRecord) => RunRecord | null, boolean][] = [
   ["does not know it", () => null, true],
   ["knows an earlier epoch of ours", (record) => ({ ...record, leaseEpoch: 0 }), true],
@@ -39,7 +39,7 @@ const pasts: readonly [string, (record: RunRecord) => RunRecord | null, boolean]
 ];
 
 for (const [what, past, forgotten] of pasts)
-  test(`a run whose store ${what} is ${forgotten ? "put back, and goes on" : "let go of: it was taken over"}`, async () => {
+  test(`a run whose store ${what} ${forgotten ? "is restored and continues" : "is detached: it was taken over"}`, async () => {
     const world = await ledgeredWorld();
     const { store, host } = world;
     const run = await spawnFakeRun(world);
@@ -108,7 +108,7 @@ test("a connection lost during a store outage is replaced as the owner, and cont
   store.failing = new StoreAway("", "it is away");
   host.last.disconnect();
   await waitFor(() => host.attached.includes(2));
-  // Again and again, each time above what its anchor has heard from here.
+  // Each time under a higher epoch.
   await waitFor(() => host.attached.includes(3));
   store.failing = null;
   const committed = (): number => store.runs.get(run.runId)?.leaseEpoch ?? 0;
@@ -214,7 +214,7 @@ test("a run that was ended elsewhere and deleted does not come back", async () =
   store.runs.set(runId, { ...record, state: "exited", leaseEpoch: 9, endedAt: 1 });
   host.last.disconnect();
   await waitFor(() => supervisor.run(runId) === null);
-  // What is behind an ended record is stopped, and in time forgotten: its directory, then its record.
+  // The processes of an ended record are stopped; retention then deletes directory and record.
   host.anchors.clear();
   await store.deleteRuns([runId]);
   await supervisor.close();

@@ -9,14 +9,14 @@ const run = promisify(execFile);
 const path = (name: string): string => fileURLToPath(new URL(name, import.meta.url));
 const UNSHARE = ["--pid", "--fork", "--mount-proc", "--kill-child"];
 
-/** Whether this machine lets us have a PID namespace of our own, in which the next number can be chosen, in C. */
+/** Whether a PID namespace can be created in which the next pid can be chosen, and a C compiler is installed. */
 export function canCreatePidNamespace(): boolean {
   if (spawnSync("cc", ["--version"], { stdio: "ignore" }).status !== 0) return false;
   const choose = "echo 100 > /proc/sys/kernel/ns_last_pid";
   return spawnSync("unshare", [...UNSHARE, "sh", "-c", choose], { stdio: "ignore" }).status === 0;
 }
 
-/** Runs drivers below a PID 1 of their own. What they leave running ends with the namespace. */
+/** Runs drivers in their own PID namespaces. Processes that they leave end with the namespace. */
 export class PidNamespaces implements AsyncDisposable {
   readonly #directory: string;
   readonly #helper: string;
@@ -34,7 +34,7 @@ export class PidNamespaces implements AsyncDisposable {
     this.#helper = helper;
   }
 
-  /** What the driver printed. A name is one of `children/`. */
+  /** Resolves with the output of the driver, a file of `children/`. */
   async runDriver(
     driver: string | URL,
     args: readonly string[],
@@ -42,7 +42,7 @@ export class PidNamespaces implements AsyncDisposable {
   ): Promise<unknown> {
     const script = typeof driver === "string" ? path(`children/${driver}.mjs`) : fileURLToPath(driver);
     const command = [process.execPath, script, this.#helper, ...args];
-    // The shell stays: PID 1 must bury the orphans.
+    // The shell stays, because PID 1 must reap the orphans.
     const { stdout } = await run("unshare", [...UNSHARE, "sh", "-c", '"$@"; exit $?', "sh", ...command], {
       env: { ...process.env, ...env },
     });

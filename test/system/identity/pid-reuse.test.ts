@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { PidNamespaces, canCreatePidNamespace } from "./pid-namespaces.js";
 
-/** Collisions are made for each kind of stranger, once for `reap` and once for `recover()`, per round. */
+/** Each round collides once for `reap` and once for `recover()`, per kind of bystander. */
 const ROUNDS = process.env["HOLDFAST_SOAK"] === "1" ? 25 : 2;
 
 interface Fate {
@@ -49,20 +49,20 @@ interface Outcome {
 
 const untouched: Fate = { alive: true, stopped: false, signals: [] };
 
-/** The strength of identities, weaker and weaker; and without cgroups. */
+/** Weaker and weaker identities, with and without cgroups. */
 const tiers = ["", "cgroup", "inode", "cgroup,inode", "pidfd", "cgroup,pidfd"] as const;
 
-const strangers = [
-  "who knows nothing of us",
+const bystanders = [
+  "without a marker",
   "with another lease in its environment",
   "with a lease that begins like the recorded one",
-  "who leads a session of its own",
-  "who leads a session of its own and has no environment",
+  "that leads its own session",
+  "that leads its own session and has no environment",
   "outside the recorded cgroup",
-  "in a cgroup made anew where the recorded one was",
+  "in a new cgroup at the recorded path",
 ] as const;
 
-describe.skipIf(!canCreatePidNamespace())("on a number that was ours, in the same clock tick,", () => {
+describe.skipIf(!canCreatePidNamespace())("a reused pid in the same clock tick,", () => {
   const outcomes = new Map<string, Promise<Outcome>>();
   let namespaces: PidNamespaces;
 
@@ -71,14 +71,14 @@ describe.skipIf(!canCreatePidNamespace())("on a number that was ours, in the sam
     const drive = (tier: string): Promise<unknown> =>
       namespaces.runDriver("pid-reuse", [String(ROUNDS)], { HOLDFAST_ANCHOR_WEAKEN: tier });
     for (const tier of tiers) outcomes.set(tier, drive(tier) as Promise<Outcome>);
-    // Failures are the tests' to report.
+    // The tests report failures.
     await Promise.allSettled(outcomes.values());
     for (const [tier, outcome] of outcomes) {
       const { effort } = await outcome.catch(() => ({ effort: null }));
       if (effort === null) continue;
       const { tries, sameNumber, collisions } = effort;
       console.log(
-        `${tier || "full"} tier: ${tries} numbers reused, ${sameNumber} of them hit, ${collisions} collisions of pid and start time`,
+        `${tier || "full"} tier: ${tries} pids tried, ${sameNumber} reused, ${collisions} collisions of pid and start time`,
       );
     }
   });
@@ -94,7 +94,7 @@ describe.skipIf(!canCreatePidNamespace())("on a number that was ours, in the sam
   describe.each(tiers)("weakened by '%s':", (tier) => {
     const weak = /inode|pidfd/.test(tier);
 
-    test.for(strangers)("a stranger %s is left alone by reap and by recover()", async (kind, { skip }) => {
+    test.for(bystanders)("a bystander %s is left alone by reap and by recover()", async (kind, { skip }) => {
       const { kinds, reaped, recovered } = await outcomeOf(tier);
       if (!kinds.includes(kind) && kind.includes("cgroup")) skip("no cgroups here, or none to be used");
       const here = reaped.filter((each) => each.kind === kind);
@@ -125,17 +125,17 @@ describe.skipIf(!canCreatePidNamespace())("on a number that was ours, in the sam
       expect(recovered).toMatchObject({ live: 0, unchanged: true });
     });
 
-    test("strangers on the numbers of a whole dead run are left alone", async () => {
+    test("bystanders with the pids of a dead run are left alone", async () => {
       const { restarted } = await outcomeOf(tier);
       expect(restarted).toMatchObject({ live: 0, unchanged: true, state: "exited", reason: "lost" });
       expect(restarted.fates).toEqual([untouched, untouched, untouched]);
     });
 
-    test("and what is ours is ended, or said not to be", async () => {
+    test("control: a process of the run is killed, or reported as a survivor", async () => {
       const { control } = await outcomeOf(tier);
       expect(control.matches).toBe(true);
       const { result, fate } = control;
-      // Without handles nothing but a child may be signalled; then nothing may be claimed either.
+      // Without pidfds only a child may be signalled.
       const handles = !tier.includes("pidfd");
       expect(fate.alive).toBe(!handles);
       expect({ killed: result.killed, survivors: result.survivors.length }).toEqual(

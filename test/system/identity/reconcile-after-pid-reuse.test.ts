@@ -8,11 +8,11 @@ interface Decided {
   readonly state: string;
   readonly reason: string;
   readonly emptiness: string;
-  readonly told: number;
+  readonly reconcileEvents: number;
 }
 
 interface Outcome {
-  readonly byStrangers: Decided & { readonly fates: readonly object[] };
+  readonly byBystanders: Decided & { readonly fates: readonly object[] };
   readonly byARun: Decided & {
     readonly sameNumber: boolean;
     readonly exit: { readonly reason: string; readonly code: number };
@@ -25,7 +25,7 @@ const untouched = { alive: true, stopped: false, signals: [] };
 /** With unique ids, and with start times only. */
 const tiers = ["cgroup", "cgroup,inode"] as const;
 
-describe.skipIf(!canCreatePidNamespace())("a dead run whose number was reused", () => {
+describe.skipIf(!canCreatePidNamespace())("a dead run whose pid was reused", () => {
   let namespaces: PidNamespaces;
   const outcomes = new Map<string, Promise<Outcome>>();
 
@@ -36,7 +36,7 @@ describe.skipIf(!canCreatePidNamespace())("a dead run whose number was reused", 
         tier,
         namespaces.runDriver(driver, [], { HOLDFAST_ANCHOR_WEAKEN: tier }) as Promise<Outcome>,
       );
-    // Failures are the tests' to report.
+    // The tests report failures.
     await Promise.allSettled(outcomes.values());
   });
   afterAll(() => namespaces[Symbol.asyncDispose]());
@@ -47,29 +47,29 @@ describe.skipIf(!canCreatePidNamespace())("a dead run whose number was reused", 
     return outcome;
   }
 
-  function lost({ decisions, runId, unchanged, state, reason, emptiness, told }: Decided): void {
+  function lost({ decisions, runId, unchanged, state, reason, emptiness, reconcileEvents }: Decided): void {
     const decision = decisions.find((each) => each.runId === runId);
     expect(decision).toMatchObject({ row: "unverifiable", action: "lose" });
-    expect({ unchanged, state, reason, emptiness, told }).toEqual({
+    expect({ unchanged, state, reason, emptiness, reconcileEvents }).toEqual({
       unchanged: true,
       state: "exited",
       reason: "lost",
       emptiness: "unproven",
-      told: 1,
+      reconcileEvents: 1,
     });
   }
 
   test.for(tiers)(
-    "by an unrelated process, weakened by '%s': it is lost, the process untouched",
+    "by an unrelated process, weakened by '%s': it is lost, and the process is not signalled",
     async (tier) => {
-      const { byStrangers } = await outcomeOf(tier);
-      lost(byStrangers);
-      expect(byStrangers.fates).toEqual([untouched, untouched, untouched]);
+      const { byBystanders } = await outcomeOf(tier);
+      lost(byBystanders);
+      expect(byBystanders.fates).toEqual([untouched, untouched, untouched]);
     },
   );
 
   test.for(tiers)(
-    "by another gateway's run, weakened by '%s': it is lost, the other goes on",
+    "by another gateway's run, weakened by '%s': it is lost, the other run continues",
     async (tier) => {
       const { byARun } = await outcomeOf(tier);
       expect(byARun.sameNumber).toBe(true);

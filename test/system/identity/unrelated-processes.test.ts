@@ -9,7 +9,7 @@ interface Fate {
 
 interface Faked {
   readonly live: number;
-  readonly heard: readonly string[];
+  readonly received: readonly string[];
   readonly state: string;
   readonly exit: { readonly reason: string; readonly source: string } | null;
   readonly root: unknown;
@@ -21,7 +21,7 @@ interface Answer {
   readonly code: number | null;
   readonly signal: string | null;
   readonly result: { readonly verified: boolean; readonly killed: number } | null;
-  /** Whether the shell that asked lived on; absent where none was needed. */
+  /** Whether the requesting shell is alive; absent: there was none. */
   readonly shell?: boolean;
   readonly bystanders: readonly Fate[];
 }
@@ -29,7 +29,7 @@ interface Answer {
 const untouched: Fate = { alive: true, stopped: false, signals: [] };
 const tiers = ["", "inode", "pidfd"] as const;
 
-describe.skipIf(!canCreatePidNamespace())("somebody who is not ours", () => {
+describe.skipIf(!canCreatePidNamespace())("an unrelated process", () => {
   let namespaces: PidNamespaces;
   const faked = new Map<string, Promise<Faked>>();
   const refused = new Map<string, Promise<Record<string, Answer | null>>>();
@@ -43,41 +43,41 @@ describe.skipIf(!canCreatePidNamespace())("somebody who is not ours", () => {
       const answers = namespaces.runDriver("refusals", [], env) as Promise<Record<string, Answer | null>>;
       refused.set(tier, answers);
     }
-    // Failures are the tests' to report.
+    // The tests report failures.
     await Promise.allSettled([...faked.values(), ...refused.values()]);
   });
 
   afterAll(() => namespaces[Symbol.asyncDispose]());
 
-  test("and answers on a dead anchor's socket cannot point at an innocent process", async () => {
+  test("that answers on a dead anchor's socket cannot make a bystander the root", async () => {
     const outcome = await faked.get("innocent");
     expect(outcome?.fate).toEqual(untouched);
     expect(outcome?.root).toEqual(outcome?.recorded);
     expect(outcome).toMatchObject({ state: "exited", exit: { reason: "lost", source: "none" } });
   });
 
-  test("and answers on a dead anchor's socket cannot say how the run ended", async () => {
+  test("that answers on a dead anchor's socket cannot report an end of the run", async () => {
     const outcome = await faked.get("echo");
     expect(outcome?.fate).toEqual(untouched);
     expect(outcome).toMatchObject({ state: "exited", exit: { reason: "lost", source: "none" } });
   });
 
-  describe.each(tiers)("or must never be signalled, weakened by '%s':", (tier) => {
+  describe.each(tiers)("that must never be signalled, weakened by '%s':", (tier) => {
     test.for([
       "PID 1",
       "no number",
       "a negative number",
       "every process",
       "a group",
-      "a number beyond numbers",
+      "a number out of range",
       "no evidence at all",
       "ourselves",
       "our parent",
       "our own group",
       "our own cgroup",
-    ])("%s is refused at once, and nobody dies of it", async (whom, { skip }) => {
+    ])("%s is refused at once, and no process is signalled", async (whom, { skip }) => {
       const answer = (await refused.get(tier))?.[whom];
-      if (answer === null && whom === "our own cgroup") skip("no cgroups to be had here");
+      if (answer === null && whom === "our own cgroup") skip("no cgroup can be created here");
       expect(
         answer?.bystanders.every((fate) => fate.alive && !fate.stopped && fate.signals.length === 0),
       ).toBe(true);

@@ -17,7 +17,7 @@ describe.concurrent("a copied state directory", () => {
       writeFileSync(join(sharedHome.home, "gateway-id"), `${FIRST_INSTANCE}\n`, { mode: 0o600 });
       const { runId } = await supervisorProcess.spawn(sharedHome.scenario, { graceMs: ORPHAN_GRACE_MS });
       await sharedHome.tokenProcesses.waitForAllRoles();
-      // One whose owner is gone, too: in the copy nobody holds either's lock.
+      // One run has a dead owner. In the copy, no process holds the lock of either owner.
       const other = await sharedHome.supervisorProcess("in_other");
       const orphaned = await other.spawn(sharedHome.script("echo up; read a; exit 3"), {
         graceMs: ORPHAN_GRACE_MS,
@@ -33,7 +33,7 @@ describe.concurrent("a copied state directory", () => {
         code: "STATE_COPIED",
         original: sharedHome.home,
       });
-      // Nor does a supervisor that does not know where the directory was made, as of a former release.
+      // Nor does a supervisor of an older release, which does not know the origin of the directory.
       rmSync(join(copy, "state-location"));
       const gateway = await sharedHome.gateway(copy);
       expect(gateway.instanceId).toBe(FIRST_INSTANCE);
@@ -67,7 +67,7 @@ test.concurrent("a copy with its own runs does not touch later runs of the origi
   await sharedHome.tokenProcesses.waitForAllRoles();
   const lives = sharedHome.survivors();
 
-  // The same instance in another place, as a former release would start it: its cgroups must be told apart.
+  // The same instance in another directory, as an older release starts it: its cgroups must differ.
   const twin = await sharedHome.supervisorProcess(FIRST_INSTANCE, { home: copy });
   const own = await twin.spawn({ io: "pipe", argv: ["cat"] }, { graceMs: ORPHAN_GRACE_MS });
   await twin.reconcile();
@@ -83,7 +83,7 @@ test.concurrent("a copy with its own runs does not touch later runs of the origi
   await supervisorProcess.close();
 });
 
-/** Takes the run over and lets it exit by itself. */
+/** Takes the run over and waits until it exits by itself. */
 async function finish(supervisorProcess: SupervisorProcess, runId: string): Promise<void> {
   const { runIds } = await supervisorProcess.reconcile();
   expect(runIds).toEqual([runId]);

@@ -17,7 +17,7 @@ interface Agent {
   readonly wrapperRoot: string;
 }
 
-/** `words` are its arguments. Its child carries the crowd's token, and is in its group. */
+/** `words` are its arguments. Its child has the token in its command line and is in its process group. */
 async function agent(sharedHome: SharedHome, ...words: readonly string[]): Promise<Agent> {
   const wrapperRoot = join(sharedHome.sandbox.directory, "wrapper");
   mkdirSync(wrapperRoot, { recursive: true });
@@ -33,14 +33,17 @@ async function agent(sharedHome: SharedHome, ...words: readonly string[]): Promi
   return { child, pid, startTime: readProcess(pid)?.startTime ?? 0, script, wrapperRoot };
 }
 
-interface Told {
+interface ImportResult {
   readonly runId: string;
   readonly verified: boolean;
   readonly why: string;
 }
 
-/** `holdfast runs import`, of a file as other tools write it. */
-async function imported(sharedHome: SharedHome, entries: readonly object[]): Promise<readonly Told[]> {
+/** Runs `holdfast runs import` with these entries. */
+async function imported(
+  sharedHome: SharedHome,
+  entries: readonly object[],
+): Promise<readonly ImportResult[]> {
   const file = join(sharedHome.sandbox.directory, "runs.json");
   writeFileSync(file, JSON.stringify(entries));
   const cli = sharedHome.sandbox.spawn(
@@ -50,7 +53,7 @@ async function imported(sharedHome: SharedHome, entries: readonly object[]): Pro
   if (cli.stdout === null || cli.stderr === null) throw new Error("it has no streams");
   const [out, errors, [code]] = await Promise.all([text(cli.stdout), text(cli.stderr), once(cli, "exit")]);
   expect({ code: code as number, errors }).toEqual({ code: 0, errors: "" });
-  return JSON.parse(out) as readonly Told[];
+  return JSON.parse(out) as readonly ImportResult[];
 }
 
 describe.concurrent("an imported record", () => {
@@ -61,9 +64,9 @@ describe.concurrent("an imported record", () => {
     const twin = await agent(sharedHome, "two words", "it's", "");
     const { token } = sharedHome.tokenProcesses;
     const command = `'sh' "${script}" ${token} "two words" 'it'\\''s' ''`;
-    const [told] = await imported(sharedHome, [{ pid, command, wrapper_root: wrapperRoot }]);
-    expect(told).toMatchObject({ verified: true });
-    const runId = told?.runId ?? "";
+    const [result] = await imported(sharedHome, [{ pid, command, wrapper_root: wrapperRoot }]);
+    expect(result).toMatchObject({ verified: true });
+    const runId = result?.runId ?? "";
 
     const gateway = await sharedHome.gateway();
     await gone;
@@ -73,7 +76,7 @@ describe.concurrent("an imported record", () => {
       exit: { reason: "lost", actor: "", source: "none" },
       emptiness: "unproven",
     });
-    // The very same command, which nobody has on file, and its child.
+    // A process with the same command that is not imported, and its child, are left alone.
     expect(readProcess(twin.pid)?.startTime).toBe(twin.startTime);
     expect(sharedHome.tokenProcesses.ofRuns()).toHaveLength(2);
     expect(sharedHome.reconcileDecisions(runId)).toMatchObject([
@@ -94,9 +97,9 @@ describe.concurrent("an imported record", () => {
     await gone;
     const grandchild = sharedHome.survivors();
     expect(grandchild).toHaveLength(1);
-    const [told] = await imported(sharedHome, [{ pid, command, wrapperRoot }]);
-    expect(told).toMatchObject({ verified: false });
-    const runId = told?.runId ?? "";
+    const [result] = await imported(sharedHome, [{ pid, command, wrapperRoot }]);
+    expect(result).toMatchObject({ verified: false });
+    const runId = result?.runId ?? "";
     const gateway = await sharedHome.gateway();
     expect(await gateway.supervisor.getRun(runId)).toMatchObject({
       state: "exited",
@@ -120,15 +123,18 @@ describe.concurrent("an imported record", () => {
       { entry: { pid, command, wrapperRoot: join(wrapperRoot, "bin") }, why: "runs no program below" },
       { entry: { pid, command, wrapperRoot, startTime: startTime + 1 }, why: "at another time" },
     ];
-    const told = await imported(
+    const results = await imported(
       sharedHome,
       wrong.map(({ entry }) => entry),
     );
     const alive = sharedHome.survivors();
     const gateway = await sharedHome.gateway();
     for (const [at, { why }] of wrong.entries()) {
-      const { runId = "", verified, why: said } = told[at] ?? {};
-      expect({ verified, said }).toEqual({ verified: false, said: expect.stringContaining(why) as string });
+      const { runId = "", verified, why: reason } = results[at] ?? {};
+      expect({ verified, reason }).toEqual({
+        verified: false,
+        reason: expect.stringContaining(why) as string,
+      });
       expect(sharedHome.column(runId, "state")).toBe("starting");
       expect(sharedHome.reconcileDecisions(runId)).toMatchObject([
         { row: "imported", action: "leave", why: expect.stringContaining(why) as string },
@@ -139,8 +145,8 @@ describe.concurrent("an imported record", () => {
     await gateway.supervisor.reconcile();
     expect(sharedHome.dumpStore()).toEqual(settled);
     await sharedHome.killStrays();
-    // Now there is nothing to be mistaken for it.
+    // The process has ended, so the records can end, too.
     await gateway.supervisor.reconcile();
-    for (const { runId } of told) expect(sharedHome.column(runId, "state")).toBe("exited");
+    for (const { runId } of results) expect(sharedHome.column(runId, "state")).toBe("exited");
   });
 });

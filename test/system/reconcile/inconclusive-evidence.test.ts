@@ -9,7 +9,7 @@ import {
   SharedHome,
 } from "../../support/supervisor/shared-home.js";
 
-/** The anchor binary that supervisors of this house ask, replaced by one that cannot tell anything. */
+/** Replaces the anchor binary of this home by one that cannot inspect processes. */
 function blind(sharedHome: SharedHome): () => void {
   const directory = join(sharedHome.home, "bin");
   const [name] = readdirSync(directory);
@@ -26,9 +26,7 @@ describe.concurrent("when processes cannot be inspected", () => {
     { name: "a run with a dead anchor and a cgroup", tier: tiers.cgroup, row: "root-alive" },
   ];
   for (const { name, tier, row } of situations)
-    test(`${name} is neither signalled nor ended; when they can be again, it is decided`, async ({
-      skip,
-    }) => {
+    test(`${name} is neither signalled nor ended until they can be inspected again`, async ({ skip }) => {
       if (tier.whyNot !== null) skip(tier.whyNot);
       await using sharedHome = await SharedHome.open(tier);
       const runId = await orphanScenario(sharedHome, { onOrphan: "terminate" });
@@ -49,7 +47,7 @@ describe.concurrent("when processes cannot be inspected", () => {
       expect((await next.reconcile()).decisions).toMatchObject([{ runId, row }]);
       await sharedHome.ended(runId);
       expect(sharedHome.reconcileDecisions(runId).map((each) => each.row)).toEqual(["unseen", row]);
-      // Without a cgroup nobody can find a daemon that carries no marker.
+      // Without a cgroup, a daemon without a marker cannot be found.
       if (tier === tiers.none) {
         expect(sharedHome.tokenProcesses.ofRuns()).toHaveLength(1);
         await sharedHome.killStrays();

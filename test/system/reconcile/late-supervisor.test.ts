@@ -7,10 +7,10 @@ import { waitFor } from "../../support/wait-for.js";
 
 const FIRST = "in_first";
 const graceMs = 200;
-/** What an owner must have been expired for before it counts as stuck, and a little more. */
+/** A lease that expired this long ago may be stolen from a live owner. */
 const STALLED_MS = defaults.stalledOwnerMs + 1_000;
 
-/** An orphan; whether its anchor lives. */
+/** An orphan, with or without a live anchor. */
 async function orphan(sharedHome: SharedHome, silenced: boolean): Promise<string> {
   const supervisorProcess = await sharedHome.supervisorProcess(FIRST);
   const { runId } = await supervisorProcess.spawn(sharedHome.scenario, { graceMs });
@@ -31,7 +31,7 @@ async function stoppedAt(sharedHome: SharedHome, step: SupervisorStep): Promise<
 
 describe.concurrent("a supervisor that was stopped during a take-over and continues when another one owns the run,", () => {
   for (const step of ["looking", "stealing", "stolen", "attached"] as const)
-    test(`at ${step}: leaves it to the other, with whom it goes on`, async () => {
+    test(`at ${step}: leaves it to the other, and the run continues`, async () => {
       await using sharedHome = await SharedHome.open();
       const runId = await orphan(sharedHome, false);
       const late = await stoppedAt(sharedHome, step);
@@ -71,7 +71,7 @@ describe.concurrent("a supervisor that was stopped during a take-over and contin
   ];
   const tier: SandboxTier = tiers.cgroup;
   for (const step of sweeps)
-    test(`at ${step} of one that nobody answers for: it has one end, told once`, async ({ skip }) => {
+    test(`at ${step} of a run without an anchor: it has one end, recorded once`, async ({ skip }) => {
       if (tier.whyNot !== null) skip(tier.whyNot);
       await using sharedHome = await SharedHome.open(tier);
       const runId = await orphan(sharedHome, true);
@@ -107,7 +107,7 @@ test.concurrent("an owner whose lease was stolen by a supervisor that died detac
   await thief.kill();
 
   supervisorProcess.resume();
-  // It does not know yet; the first thing it has to record tells it.
+  // It finds out with its next write.
   await supervisorProcess.write(runId, "one\n");
   await supervisorProcess.waitForOutput("got one");
   expect(await supervisorProcess.receive("problem")).toMatchObject({

@@ -45,7 +45,7 @@ describe.concurrent("a run directory without a record", () => {
     ["mine", FIRST_INSTANCE],
     ["a dead instance's", NEXT_INSTANCE],
   ] as const) {
-    test(`${whose}, whose anchor lives: gets a record and goes on`, async () => {
+    test(`${whose}, with a live anchor: gets a record and continues`, async () => {
       await using sharedHome = await SharedHome.open();
       const runId = await orphanScenario(sharedHome);
       sharedHome.sql("delete from runs");
@@ -72,7 +72,7 @@ describe.concurrent("a run directory without a record", () => {
       expect(sharedHome.eventTypes(runId)).toEqual(["reconcile", "spawn", "cancel", "cleanup", "exit"]);
     });
 
-    test(`${whose}, that is over: gets a record with the true end`, async () => {
+    test(`${whose}, that has ended: gets a record with its end`, async () => {
       await using sharedHome = await SharedHome.open();
       const supervisorProcess = await sharedHome.supervisorProcess(FIRST_INSTANCE);
       await supervisorProcess.pauseAt("end-heard");
@@ -122,7 +122,7 @@ describe.concurrent("a cgroup without a record and without a directory", () => {
     ["mine", FIRST_INSTANCE],
     ["a dead instance's", NEXT_INSTANCE],
   ] as const)
-    test(`${whose}: whoever is in it is ended, and that is on record`, async ({ skip }) => {
+    test(`${whose}: its processes are killed, and a record is written`, async ({ skip }) => {
       if (tiers.cgroup.whyNot !== null) skip(tiers.cgroup.whyNot);
       await using sharedHome = await SharedHome.open(tiers.cgroup);
       const runId = await orphanDocileRun(sharedHome);

@@ -15,27 +15,27 @@ import { signalRecorded, SharedHome } from "../../support/supervisor/shared-home
 
 const FIRST = "in_first";
 const graceMs = 200;
-/** A PID namespace of its own, with a /proc to match. Its first process ends with what started it, and all others with that. */
+/** Starts a command in its own PID namespace with its own /proc. All of its processes end with this command. */
 const under = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"];
 const possible = spawnSync(under[0] ?? "", [...under.slice(1), "true"], { stdio: "ignore" }).status === 0;
 
-/** Real parts, and a clock that can be put forward. */
-async function patient(
+/** A supervisor with real parts and a clock that can be set forward. */
+async function supervisorWithClock(
   sharedHome: SharedHome,
   instanceId: string,
-): Promise<{ supervisor: Supervisor; readonly wait: (ms: number) => void }> {
+): Promise<{ supervisor: Supervisor; readonly advance: (ms: number) => void }> {
   const instanceDir = join(sharedHome.home, "instances", instanceId);
   mkdirSync(instanceDir, { recursive: true, mode: 0o700 });
   const lock = await acquireInstanceLock(instanceDir);
   const machine = await readMachineIdentity(sharedHome.home);
   const store = await openSqliteStore({ path: join(sharedHome.home, "store.sqlite") });
   const names = { home: sharedHome.home, instanceId };
-  const host = await openNativeHost({ ...names, instanceDir, incarnation: "patient", machine });
+  const host = await openNativeHost({ ...names, instanceDir, incarnation: "clock", machine });
   let ahead = 0;
   const clock = { ...systemClock, now: () => systemClock.now() + ahead };
   const onClosed = async (): Promise<void> => lock[Symbol.asyncDispose]();
   const supervisor = createSupervisor({ ...names, store, host, clock, onClosed });
-  return { supervisor, wait: (ms) => (ahead += ms) };
+  return { supervisor, advance: (ms) => (ahead += ms) };
 }
 
 test("a run of another host without a sign of life for a day is lost and unproven, without a signal", async () => {
@@ -47,12 +47,12 @@ test("a run of another host without a sign of life for a day is lost and unprove
   sharedHome.expireLeases();
   sharedHome.updateRecord(runId, { host_id: "another", boot_id: "another" });
   const alive = sharedHome.survivors();
-  const { supervisor, wait } = await patient(sharedHome, "in_patient");
+  const { supervisor, advance } = await supervisorWithClock(sharedHome, "in_patient");
   const left = [{ runId, row: "elsewhere", action: "leave" }];
   expect((await supervisor.reconcile()).decisions).toMatchObject(left);
-  wait(defaults.hostLostMs - 60_000);
+  advance(defaults.hostLostMs - 60_000);
   expect((await supervisor.reconcile()).decisions).toMatchObject(left);
-  wait(60_000);
+  advance(60_000);
   expect((await supervisor.reconcile()).decisions).toMatchObject([
     { runId, row: "elsewhere", action: "lose" },
   ]);
@@ -81,21 +81,21 @@ describe.skipIf(!possible)("seen from another PID namespace", { concurrent: true
       const { runId } = await supervisorProcess.spawn(sharedHome.scenario, { graceMs });
       await sharedHome.tokenProcesses.waitForAllRoles();
       await supervisorProcess.kill();
-      // For however long: its numbers mean nothing there.
+      // Its pids mean nothing in another namespace, however long its lease has expired.
       sharedHome.expireLeases(1_000_000);
       const alive = sharedHome.survivors();
-      const stranger = await sharedHome.supervisorProcess("in_stranger", { under });
+      const outside = await sharedHome.supervisorProcess("in_outside", { under });
       for (let times = 0; times < 2; times++) {
-        const { decisions, runIds } = await stranger.reconcile();
+        const { decisions, runIds } = await outside.reconcile();
         expect(decisions).toMatchObject([{ runId, row: "elsewhere", action: "leave" }]);
         expect(runIds).toEqual([]);
       }
       expect(sharedHome.survivors()).toEqual(alive);
       expect(sharedHome.column(runId, "state")).toBe("running");
       expect(sharedHome.reconcileDecisions(runId)).toMatchObject([{ row: "elsewhere", action: "leave" }]);
-      await stranger.close();
+      await outside.close();
 
-      // From where it lives it can be taken over.
+      // In its own namespace it can be taken over.
       const next = await sharedHome.supervisor("in_next");
       const { runs } = await next.reconcile({ terminate: true });
       expect((await runs[0]?.wait())?.emptiness).toBe("proven");
@@ -111,26 +111,26 @@ describe.skipIf(!possible)("seen from another PID namespace", { concurrent: true
     await sharedHome.stopAnchors(FIRST);
     sharedHome.expireLeases();
     const alive = sharedHome.survivors();
-    const stranger = await sharedHome.supervisorProcess("in_stranger", { under });
-    expect((await stranger.reconcile()).decisions).toMatchObject([
+    const outside = await sharedHome.supervisorProcess("in_outside", { under });
+    expect((await outside.reconcile()).decisions).toMatchObject([
       { runId, row: "elsewhere", action: "leave" },
     ]);
     expect(sharedHome.survivors()).toEqual(alive);
     expect(sharedHome.column(runId, "state")).toBe("running");
-    await stranger.close();
+    await outside.close();
     await sharedHome.killStrays();
   });
 
   test("the lease of a live owner there is not stolen, because its lock is visible", async () => {
     await using sharedHome = await SharedHome.open();
-    const stranger = await sharedHome.supervisorProcess("in_stranger", { under });
-    const { runId } = await stranger.spawn({ io: "pipe", argv: ["cat"] }, { graceMs });
+    const outside = await sharedHome.supervisorProcess("in_outside", { under });
+    const { runId } = await outside.spawn({ io: "pipe", argv: ["cat"] }, { graceMs });
     sharedHome.expireLeases(1_000_000);
     const next = await sharedHome.supervisor("in_next");
     expect((await next.reconcile()).decisions).toMatchObject([{ runId, row: "stalled", action: "leave" }]);
-    stranger.cancel(runId);
-    expect((await stranger.receive("ended")).record).toMatchObject({ exit: { reason: "manual-cancel" } });
-    await stranger.close();
+    outside.cancel(runId);
+    expect((await outside.receive("ended")).record).toMatchObject({ exit: { reason: "manual-cancel" } });
+    await outside.close();
   });
 
   test("an own run continues when its anchor answers, and ends with its own code", async () => {

@@ -14,13 +14,13 @@ import { waitFor } from "../../support/wait-for.js";
 
 const DEAD = "in_dead";
 const LEASES = process.env["HOLDFAST_SOAK"] === "1" ? 10_000 : 1_000;
-/** Of them, runs that live. */
+/** How many of them have live processes. */
 const LIVING = 8;
 const graceMs = 200;
-/** What an owner must have been expired for before it counts as stuck, and a little more. */
+/** A lease that expired this long ago may be stolen from a live owner. */
 const STALLED_MS = defaults.stalledOwnerMs + 1_000;
 
-/** Runs of the dead instance of which nothing is left but their records. */
+/** Records of the dead instance without processes. */
 async function recordDead(sharedHome: SharedHome, count: number): Promise<void> {
   const store = await openSqliteStore({ path: join(sharedHome.home, "store.sqlite") });
   const machine = await readMachineIdentity(sharedHome.home);
@@ -86,7 +86,7 @@ test.concurrent(`two supervisors, ${LEASES} expired leases: each is stolen exact
 
   const held = found.map(({ runIds }) => runIds);
   expect(held.flat().toSorted()).toEqual(living.toSorted());
-  await waitFor("all that is gone has an end", () => sharedHome.openRuns() === LIVING);
+  await waitFor("every run without processes has an end", () => sharedHome.openRuns() === LIVING);
   const steals = sharedHome.sql(
     `select run_id, count(*) as times, min(data ->> 'by') as thief, min(data ->> 'epoch') as epoch
      from run_events where type = 'reconcile' group by run_id`,
@@ -117,7 +117,7 @@ test.concurrent(`two supervisors, ${LEASES} expired leases: each is stolen exact
   console.log(`${LEASES} leases stolen:`, Object.fromEntries(wins));
 });
 
-/** Everything that only an owner may do. */
+/** All operations that only an owner may do. */
 async function tryToSteer(supervisorProcess: SupervisorProcess, runId: string): Promise<void> {
   for (const [order, given] of [
     ["write", { data: "from the first\n" }],
@@ -140,7 +140,7 @@ describe.concurrent("a supervisor stopped past its lease", () => {
     );
     await supervisorProcess.waitForOutput("up");
     await supervisorProcess.suspend();
-    // Expired, but not for long enough: it may only be asleep.
+    // Expired, but not for long enough: the owner may be suspended.
     sharedHome.expireLeases(STALLED_MS / 2);
     const thief = await sharedHome.supervisorProcess("in_thief");
     expect((await thief.reconcile()).decisions).toMatchObject([{ row: "stalled", action: "leave" }]);
@@ -203,7 +203,7 @@ describe.concurrent("a supervisor stopped past its lease", () => {
     await thief.receive("ended");
     const ended = sharedHome.dumpStore();
     supervisorProcess.resume();
-    // Somebody else's end of it is an end all the same; either answer is true.
+    // The run was ended by another supervisor: both answers are correct.
     const said = await waitFor("it has noticed", () =>
       [...supervisorProcess.received("rejected"), ...supervisorProcess.received("ended")].at(0),
     );
@@ -216,7 +216,7 @@ describe.concurrent("a supervisor stopped past its lease", () => {
 
 test.concurrent("a lease of a live instance is not stolen, however long it has expired on another clock", async () => {
   await using sharedHome = await SharedHome.open();
-  // Alive, but it holds none of the runs that say so.
+  // Alive, but it owns none of these runs.
   mkdirSync(join(sharedHome.home, "instances", DEAD), { recursive: true, mode: 0o700 });
   const next = await sharedHome.supervisor("in_next");
   await recordDead(sharedHome, 1);

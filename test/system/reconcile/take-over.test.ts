@@ -9,7 +9,7 @@ import {
   SharedHome,
 } from "../../support/supervisor/shared-home.js";
 
-/** As somebody writes who is wrong about it. */
+/** Writes a wrong end. */
 const ENDED = {
   state: "exited",
   ended_at: Date.now(),

@@ -13,7 +13,7 @@ test(
     const room = 64 * 1024;
     const more = join(fixture.home, "more");
     const wrote = (times: number): string => `${more}-${times}`;
-    // Each time it is told to, it writes several times what is held for a slow reader.
+    // It writes several times the buffer for a slow reader, each time after a file appears.
     const script = `echo up; for time in 1 2; do until [ -e ${more}$time ]; do sleep 0.05; done;
     head -c ${4 * room} /dev/zero; : > ${more}-$time; done; exec sleep 7401`;
     const { child, finished, runId } = await fixture.startForeground(script, "--buffer", `${room}`);

@@ -7,13 +7,13 @@ import { SharedHome } from "../../support/supervisor/shared-home.js";
 import { SUPERVISOR_STEPS } from "../../support/supervisor/supervisor-process.js";
 import { waitFor } from "../../support/wait-for.js";
 
-/** Each starts a supervisor in a process of its own, and many do at once. */
+/** Each test starts a supervisor in a process of its own, and many run at once. */
 vi.setConfig({ testTimeout: 60_000 });
 
 const FIRST = "in_first000";
 const OWNER_LOSS_MS = 300;
 
-/** What its anchor goes by. */
+/** The kind of the run according to its anchor. */
 async function kindOf(sharedHome: SharedHome, runId: string): Promise<string | undefined> {
   await using host = openNativeObserver(
     sharedHome.home,
@@ -38,7 +38,7 @@ describe.concurrent("a task that is adopted as a service", () => {
     expect(sharedHome.column(runId, "kind")).toBe("service");
     expect(sharedHome.eventTypes(runId)).toContain("adopt");
     await supervisorProcess.kill();
-    // The task beside it shows when the time is over; its timeouts are over a while later.
+    // The end of the task shows that the time of owner loss is over. The timeouts end later.
     await waitFor("the task is gone", () => sharedHome.tokenProcesses.ofRuns().length === 5);
     await setTimeout(2_500);
     expect(sharedHome.tokenProcesses.ofRuns()).toHaveLength(5);
@@ -67,7 +67,7 @@ describe.concurrent("a task that is adopted as a service", () => {
   });
 
   for (const step of SUPERVISOR_STEPS.adopt)
-    test(`its supervisor killed at ${step}: record and anchor agree when the next has looked`, async () => {
+    test(`its supervisor killed at ${step}: record and anchor agree after the next reconciliation`, async () => {
       await using sharedHome = await SharedHome.open();
       const supervisorProcess = await sharedHome.supervisorProcess(FIRST);
       const { runId } = await supervisorProcess.spawn(sharedHome.scenario, {
@@ -86,7 +86,7 @@ describe.concurrent("a task that is adopted as a service", () => {
         deadlines: { overallMs: kind === "task" ? 600_000 : null },
       });
       await waitFor("its anchor knows", async () => (await kindOf(sharedHome, runId)) === kind);
-      // Said again it is done, or was done before.
+      // A repeated adoption succeeds.
       expect(await next.adoptRun(runId)).toMatchObject({ kind: "service" });
       expect(await kindOf(sharedHome, runId)).toBe("service");
       expect(sharedHome.eventTypes(runId).filter((type) => type === "adopt")).toHaveLength(1);

@@ -4,7 +4,7 @@ import { fileURLToPath } from "node:url";
 
 export const serverScript = fileURLToPath(new URL("children/dev-server.mjs", import.meta.url));
 
-/** One that nobody listens on, and that nobody was given a moment ago. */
+/** A free TCP port. */
 export async function freePort(): Promise<number> {
   const probe = createServer().listen(0, "127.0.0.1");
   await once(probe, "listening");
@@ -14,7 +14,7 @@ export async function freePort(): Promise<number> {
   return port;
 }
 
-/** The pid of whoever answers there; null: nobody does. */
+/** The pid of the process that answers on the port; null: none does. */
 export async function answeringPid(port: number, path = "/"): Promise<number | null> {
   try {
     const response = await fetch(`http://127.0.0.1:${port}${path}`, { signal: AbortSignal.timeout(5_000) });

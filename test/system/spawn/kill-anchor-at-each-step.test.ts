@@ -14,14 +14,14 @@ import { waitFor } from "../../support/wait-for.js";
 
 const soak = process.env["HOLDFAST_SOAK"] === "1";
 const REPEATS = soak ? 150 : 10;
-/** Each waits more than it works. */
+/** Most of the time is waiting. */
 const AT_ONCE = 15;
 const LIVING = ["starting", "running", "exiting"] as const;
 const argv = ["/bin/sh", "-c", MARK_AND_SLEEP];
 
 type Target = "anchor" | "launcher" | "anchor and launcher";
 
-/** Spawns one run whose anchor, launcher or both are killed at a step, and sees it end. */
+/** Spawns a run whose anchor, launcher or both are killed at a step, and awaits its end. */
 async function spawnAndKill(home: SpawnHome, step: SpawnStep, target: Target): Promise<void> {
   let armed = false;
   let launcher = 0;
@@ -43,12 +43,12 @@ async function spawnAndKill(home: SpawnHome, step: SpawnStep, target: Target): P
   const options = { graceMs: 100, ownerLossMs: 200, env: { MARKS: home.marks } };
   const run = await supervisor.spawn({ io: "pipe", argv }, options).catch(() => null);
   if (run !== null) interrupt("running", run.runId);
-  // A run that goes on is to be ended; one that was hit ends by itself. A start may have been tried again.
+  // An unaffected run is cancelled; the others end by themselves. A start may have been repeated.
   if (target === "launcher" || step === "asked") await run?.cancel({ actor: "test" });
   await run?.wait();
-  // Who was refused a run may be told so before its record has ended.
+  // A spawn may be refused before its record has ended.
   await waitFor(async () => (await supervisor.listRuns({ states: LIVING })).length === 0, 10_000);
-  // Whatever died, the next run works.
+  // The next run works.
   const next = await supervisor.spawn({ io: "pipe", argv: ["/bin/true"] });
   expect((await next.wait()).exit).toMatchObject({ reason: "exit", code: 0 });
   await supervisor.close();
@@ -63,17 +63,17 @@ function anchorOf(home: SpawnHome, runId: string): number | null {
   }
 }
 
-/** How a run may end when somebody else than its supervisor dies. */
+/** The possible ends of a run when its anchor or launcher is killed. */
 function possibleReasons(step: SpawnStep, target: Target): readonly string[] {
-  // A launcher is needed to start an anchor, not to have one; without it, a start is tried again.
+  // A launcher is needed only to start an anchor; without it, the start is repeated.
   if (step === "inserted") return ["manual-cancel", "spawn-error"];
-  // It may have answered just before.
+  // The anchor may have answered just before.
   if (step === "asked") return ["manual-cancel", "spawn-error", "lost"];
   if (target === "launcher") return ["manual-cancel"];
   return mayRun(step) ? ["lost"] : ["spawn-error", "lost"];
 }
 
-/** Homes in which that happens, a few at a time; then everything that must be true of them. */
+/** Does this in several homes, a few at a time, and checks them afterwards. */
 async function killAndCheck(target: Target, names: readonly SpawnStep[], repeats: number): Promise<void> {
   interceptStarts();
   const fixture = await SpawnFixture.open();
@@ -91,7 +91,7 @@ async function killAndCheck(target: Target, names: readonly SpawnStep[], repeats
       const { reason = "", detail = null } = record.exit ?? {};
       expect(possibleReasons(name, target), detail ?? name).toContain(reason);
       ends[reason] = (ends[reason] ?? 0) + 1;
-      // Without GO, not one instruction; with it, it may have died before its first.
+      // Without GO the command did not run; with GO it may have died before its first instruction.
       if (reason === "spawn-error" || (reason === "lost" && !mayRun(name)))
         expect(fixture.hasRun(home, record)).toBe(false);
     }
@@ -109,20 +109,20 @@ const withAnchor = SPAWN_STEPS.filter(({ name }) => name !== "inserted");
 
 describe("the anchor killed outright", () => {
   for (const { name, after } of withAnchor)
-    test(`after ${after}: one true end, nothing left, and the next run works`, async () => {
+    test(`after ${after}: one correct end, no process left, and the next run works`, async () => {
       await killAndCheck("anchor", [name], REPEATS);
     });
 });
 
 describe("the launcher killed outright", () => {
   for (const { name, after } of SPAWN_STEPS)
-    test(`after ${after}: the run goes on or never began, and the next one works`, async () => {
+    test(`after ${after}: the run continues or never began, and the next one works`, async () => {
       await killAndCheck("launcher", [name], REPEATS);
     });
 });
 
-test("anchor and launcher killed together, at any step: the verified tree is ended, the run is lost", async () => {
-  // Together, because each takes the time a supervisor gives a launcher to clean up.
+test("anchor and launcher killed together, at any step: the verified tree is killed, the run is lost", async () => {
+  // All at once, because each waits as long as a supervisor waits for a launcher.
   await killAndCheck(
     "anchor and launcher",
     withAnchor.map(({ name }) => name),

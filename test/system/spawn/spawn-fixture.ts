@@ -14,11 +14,11 @@ import { openSupervisor } from "../../../src/supervisor/open.js";
 import { waitFor } from "../../support/wait-for.js";
 
 const VICTIM_SCRIPT = fileURLToPath(new URL("children/victim.mjs", import.meta.url));
-/** A launcher and its anchors leave within milliseconds; this is a loaded machine. */
+/** A launcher and its anchors end within milliseconds on a quiet machine. */
 const SLACK_MS = 5_000;
-/** How long a launcher waits for a supervisor that has started it and not said HOLD yet. */
+/** How long a new launcher waits for HOLD. */
 const FIRST_HOLD_MS = 10_000;
-/** Every process that lives longer than this is seen at least once. */
+/** Interval of the process listings. */
 const POLL_MS = 20;
 
 interface SeenProcess {
@@ -29,23 +29,23 @@ interface SeenProcess {
   readonly home: string;
 }
 
-/** The first thing it does is to leave a mark with its run's name. Then it would stay for an hour. */
+/** Creates a file named after its run, then sleeps for an hour. */
 export const MARK_AND_SLEEP = ': > "$MARKS/$HOLDFAST_RUN_ID"; exec sleep 3041';
 
 export interface SpawnHome {
   readonly path: string;
-  /** Of its own: cgroups are named by it. */
+  /** Unique, because cgroups are named after it. */
   readonly instanceId: string;
   readonly marks: string;
 }
 
 /**
- * State directories whose supervisors are killed, and everything that is seen of their runs meanwhile. A bystander with
- * the very same command line lives through it all.
+ * State directories whose supervisors are killed, and all processes of their runs that were seen meanwhile. A bystander
+ * with the same command line must survive.
  */
 export class SpawnFixture {
   readonly #base: string;
-  /** Were there before us. */
+  /** Processes that ran before the test. */
   readonly #others: ReadonlySet<string>;
   /** Every run of which a process was seen, with its home. */
   readonly seen = new Map<string, string>();
@@ -102,14 +102,14 @@ export class SpawnFixture {
     expect({ code, signal }, `the victim of ${step}`).toEqual({ code: null, signal: "SIGKILL" });
   }
 
-  /** Milliseconds until nothing of any run lives. */
+  /** Milliseconds until no process of a run is left. */
   async runsGone(withinMs: number): Promise<number> {
     const began = performance.now();
     await this.#gone(withinMs, ({ runId }) => runId !== null);
     return performance.now() - began;
   }
 
-  /** No launcher either. One that was started and not held yet may wait a while for who started it. */
+  /** No launcher is left either. A new launcher may wait for HOLD for a while. */
   async expectNoProcesses(): Promise<void> {
     await this.#gone(FIRST_HOLD_MS, () => true);
   }
@@ -123,15 +123,15 @@ export class SpawnFixture {
     await waitFor(areGone, withinMs + SLACK_MS).catch(() => expect(left, "still alive").toEqual([]));
   }
 
-  /** Everything that must be true of a home, whoever was killed in it, and of its records afterwards. */
+  /** Recovers a home and checks all of its records and files, whichever process was killed. */
   async recoverAndCheck(home: SpawnHome): Promise<readonly RunRecord[]> {
     const first = await recoverTwice(home);
-    // Once more, by yet another supervisor.
+    // A second recovery, by another supervisor, changes nothing.
     expect(await recoverTwice(home)).toEqual(first);
     const { runs, events } = first;
     for (const run of runs) {
       expect(run.state, run.runId).toBe("exited");
-      // Only a run that was lost may not know.
+      // Only a lost run may be unproven.
       if (run.exit?.reason !== "lost") expect(run.emptiness).toBe("proven");
       const ends = events.filter(({ runId, type }) => runId === run.runId && type === "exit");
       expect(ends, "one end, told once").toHaveLength(1);
@@ -162,7 +162,7 @@ export class SpawnFixture {
     return found.filter((each) => each !== null);
   }
 
-  /** Anchors and launchers show by their arguments, commands by their environment. */
+  /** Finds anchors and launchers by their arguments, commands by their environment. */
   async #describe(pid: string): Promise<SeenProcess | null> {
     const read = (name: string): Promise<string> =>
       readFile(`/proc/${pid}/${name}`, "latin1").catch(() => "");
@@ -186,7 +186,7 @@ export interface RecoveredState {
   readonly events: Awaited<ReturnType<Supervisor["listEvents"]>>;
 }
 
-/** The next supervisor of the home, if only to look: a problem it meets is a failure. */
+/** The next supervisor of the home. A reported problem fails the test. */
 export async function nextSupervisor(home: SpawnHome): Promise<Supervisor> {
   const problems: Problem[] = [];
   const supervisor = await openSupervisor({
@@ -215,7 +215,7 @@ async function readState(supervisor: Supervisor): Promise<RecoveredState> {
   return { runs: await supervisor.listRuns(), events: await supervisor.listEvents() };
 }
 
-/** Works through all items, a few at a time. */
+/** Calls `work` for all items, a few at a time. */
 export async function forEachConcurrently<T>(
   limit: number,
   items: readonly T[],
@@ -229,8 +229,8 @@ export async function forEachConcurrently<T>(
 }
 
 /**
- * The spawn sequence, and what must be true of a run whose supervisor was killed right after each step:
- * whether the command may have run, and how the record ends when its policy has passed.
+ * The steps of a spawn. For a run whose supervisor was killed right after the step: whether the command may have run, and
+ * the reason of its end by its policy.
  */
 export const SPAWN_STEPS = [
   { name: "inserted", after: "the record is inserted, before START", runs: false, reason: "spawn-error" },

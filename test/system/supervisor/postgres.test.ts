@@ -72,7 +72,7 @@ describe.skipIf(whyNoPostgres !== null)("a supervisor on PostgreSQL", () => {
         (await supervisor.listEvents({ runId: run.runId })).filter(({ type }) => type === "exit"),
       ).toHaveLength(1);
       expect(existsSync(mark)).toBe(false);
-      // Its step may have met the dead server, and is repeated.
+      // Its write may have failed, and is repeated.
       const state = async () => (await supervisor.getRun(other.runId))?.state;
       await expect.poll(state, { timeout: 30_000 }).toBe("running");
       expect([bystander.exitCode, bystander.signalCode]).toEqual([null, null]);
@@ -80,7 +80,7 @@ describe.skipIf(whyNoPostgres !== null)("a supervisor on PostgreSQL", () => {
   );
 
   test(
-    "is not robbed when the server was away for long, and its runs go on: output, an end, a stop",
+    "keeps its leases after a long outage of the server, and its runs continue",
     { timeout: 90_000 },
     async () => {
       const [ends, stops, lives] = await Promise.all(
@@ -93,7 +93,7 @@ describe.skipIf(whyNoPostgres !== null)("a supervisor on PostgreSQL", () => {
         ),
       );
       if (ends === undefined || stops === undefined || lives === undefined) return expect.fail("no runs");
-      // Not refused, but silent.
+      // The connection is not refused; it does not answer.
       server.pause();
       writeFileSync(join(directory.path, "end"), "");
       await waitForOutput(ends, "done");
@@ -106,7 +106,7 @@ describe.skipIf(whyNoPostgres !== null)("a supervisor on PostgreSQL", () => {
       for (const { runId } of [ends, stops])
         expect(told.filter((event) => event.runId === runId && event.type === "exit")).toHaveLength(1);
 
-      // As it is when the server comes back after ten minutes, and another of this host is the first to look.
+      // The state after an outage of ten minutes, when another supervisor of this host is the first to reconcile.
       await database.query(
         "update holdfast.runs set lease_expires_at = lease_expires_at - 630000 where state <> 'exited'",
       );
@@ -125,7 +125,7 @@ describe.skipIf(whyNoPostgres !== null)("a supervisor on PostgreSQL", () => {
   );
 
   test(
-    "does not start a command whose record may or may not be committed, wherever the line is cut",
+    "does not start a command whose record may not be committed, wherever the connection is cut",
     { timeout: 90_000 },
     async () => {
       let withheld = 0;
@@ -136,7 +136,7 @@ describe.skipIf(whyNoPostgres !== null)("a supervisor on PostgreSQL", () => {
         const run = await supervisor.spawn(shellInput(`touch ${mark}`)).catch(() => null);
         proxy.mend();
         if (run !== null) {
-          // What was cut, if anything, came after GO.
+          // The connection was cut after GO, if at all.
           expect((await run.wait()).exit).toMatchObject({ reason: "exit", code: 0 });
           expect(existsSync(mark)).toBe(true);
           break;
@@ -144,7 +144,7 @@ describe.skipIf(whyNoPostgres !== null)("a supervisor on PostgreSQL", () => {
         withheld += 1;
         expect(existsSync(mark)).toBe(false);
       }
-      // The record, and the identity of its process.
+      // The record and the identity of its process were committed.
       expect(withheld).toBeGreaterThanOrEqual(2);
       await supervisor.reconcile();
       await expect.poll(open, { timeout: 20_000 }).toEqual([]);

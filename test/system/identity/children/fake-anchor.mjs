@@ -1,7 +1,7 @@
-// Somebody else answers on a dead anchor's socket: node fake-anchor.mjs <helper> <claim>. Prints what happened.
+// Another process answers on a dead anchor's socket: node fake-anchor.mjs <helper> <claim>. Prints the result.
 //
-//   innocent   it says that an innocent process is the root of the run, then leaves
-//   echo       it knows what is recorded and says just that, then that the run has ended well
+//   innocent   it reports a bystander as the root of the run, then disconnects
+//   echo       it reports the recorded identities, then a successful end of the run
 import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import { createServer } from "node:net";
@@ -14,20 +14,20 @@ import {
   recordRuns,
   temporaryHome,
 } from "./parts.mjs";
-import { Stranger } from "./unrelated-process.mjs";
+import { Bystander } from "./bystander.mjs";
 
-/** Longer than anything a supervisor waits for before it acts. */
+/** Longer than every timeout of a supervisor. */
 const PATIENCE_MS = 8_000;
 
 const [, , helper, claim] = process.argv;
 const home = await temporaryHome();
 const [root, anchor] = [await vanished(), await vanished()];
-const innocent = await Stranger.make(helper, "hold", "--setsid");
+const innocent = await Bystander.make(helper, "hold", "--setsid");
 const [runId] = await recordRuns(home, "in_faked", [{ root, anchor }]);
 const directory = join(home, "instances/in_faked/runs", runId);
 mkdirSync(directory, { recursive: true, mode: 0o700 });
 writeFileSync(join(directory, "key"), "f".repeat(64), { mode: 0o600 });
-const heard = [];
+const received = [];
 const fake = createServer(serve);
 await new Promise((resolve) => fake.listen(join(directory, "sock"), resolve));
 
@@ -42,7 +42,7 @@ await supervisor.close({ leaveRuns: true });
 const { state, exit } = record;
 const fate = await innocent.fate();
 console.log(
-  JSON.stringify({ live: live.length, heard, state, exit, root: record.root, recorded: root, fate }),
+  JSON.stringify({ live: live.length, received, state, exit, root: record.root, recorded: root, fate }),
 );
 fake.close();
 await rm(home, { recursive: true, force: true });
@@ -54,7 +54,7 @@ function serve(socket) {
   socket.on("data", (chunk) => {
     for (const frame of decoder.push(chunk)) {
       const message = decodeMessage(frame);
-      heard.push(message.name);
+      received.push(message.name);
       if (message.name === "hello") answer(socket, message.epoch);
     }
   });
@@ -112,9 +112,9 @@ function happyEnd() {
   };
 }
 
-/** Somebody who was there. */
+/** The identity of a process that has ended. */
 async function vanished() {
-  const process = await Stranger.make(helper, "hold");
+  const process = await Bystander.make(helper, "hold");
   await process.fate();
   return process.identity;
 }

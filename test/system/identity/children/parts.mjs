@@ -1,4 +1,4 @@
-// What the drivers in the namespace are made of: the built product, and records of runs that are gone.
+// Shared by the drivers in the namespace: the built library, and records of runs that have ended.
 import { randomBytes } from "node:crypto";
 import { mkdtemp, mkdir } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -16,7 +16,7 @@ const { openSqliteStore } = await load("store/sqlite/open.js");
 const { openStateDirectory } = await load("store/open-state-directory.js");
 export const supervisorPath = new URL("supervisor/open.js", dist).href;
 
-/** Short: the recovery of a run waits for this long at most. */
+/** Short, because the recovery of a run waits for it. */
 const graceMs = 50;
 
 export async function temporaryHome() {
@@ -30,7 +30,7 @@ export async function openHost(home) {
   return openNativeHost({ home, instanceId: "in_probe", incarnation: "probe", instanceDir, machine });
 }
 
-/** Records of running runs of this machine, this boot and this namespace, as a killed supervisor leaves them. */
+/** Inserts records of running runs, as a killed supervisor leaves them. */
 export async function recordRuns(home, instanceId, runs) {
   const { storePath } = await openStateDirectory(home);
   const machine = await readMachineIdentity(home);
@@ -83,7 +83,7 @@ export async function recordRuns(home, instanceId, runs) {
   return ids;
 }
 
-/** Everything the store says, to see whether anything changed. */
+/** All records and events, to find changes. */
 export async function everything(supervisor) {
   return JSON.stringify([await supervisor.listRuns(), await supervisor.listEvents()]);
 }

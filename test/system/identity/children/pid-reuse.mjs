@@ -1,4 +1,4 @@
-// Runs as a child of PID 1 in a namespace of its own: node pid-reuse.mjs <helper> <rounds>. Prints what happened.
+// Runs as a child of PID 1 in its own namespace: node pid-reuse.mjs <helper> <rounds>. Prints the result.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, mkdirSync, readFileSync, rmdirSync, statSync } from "node:fs";
@@ -6,7 +6,7 @@ import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { everything, openHost, openSupervisor, recordRuns, supervisorPath, temporaryHome } from "./parts.mjs";
-import { Stranger } from "./unrelated-process.mjs";
+import { Bystander } from "./bystander.mjs";
 
 const [, , helper, rounds] = process.argv;
 const weaken = process.env.HOLDFAST_ANCHOR_WEAKEN ?? "";
@@ -18,19 +18,19 @@ const cgroups = findCgroups();
 const effort = { tries: 0, sameNumber: 0, collisions: 0 };
 
 const kinds = [
-  { name: "who knows nothing of us", args: [] },
+  { name: "without a marker", args: [] },
   {
     name: "with another lease in its environment",
     args: ["HOLDFAST_LEASE_ID=lease_other", "HOLDFAST_RUN_ID=run_other"],
   },
   { name: "with a lease that begins like the recorded one", args: ["HOLDFAST_LEASE_ID=lease_recorded2"] },
-  { name: "who leads a session of its own", args: ["--setsid", "PATH=/bin"] },
-  { name: "who leads a session of its own and has no environment", args: ["--setsid"] },
+  { name: "that leads its own session", args: ["--setsid", "PATH=/bin"] },
+  { name: "that leads its own session and has no environment", args: ["--setsid"] },
   ...(cgroups === null
     ? []
     : [
         { name: "outside the recorded cgroup", args: [], cgroup: "other" },
-        { name: "in a cgroup made anew where the recorded one was", args: [], cgroup: "anew" },
+        { name: "in a new cgroup at the recorded path", args: [], cgroup: "anew" },
       ]),
 ];
 
@@ -53,39 +53,39 @@ console.log(
 async function collided(kind) {
   const cgroup = kind.cgroup === undefined ? null : makeCgroup(kind.cgroup);
   const place = kind.cgroup === "anew" ? ["--cgroup", cgroup.directory] : [];
-  const stranger = await Stranger.make(helper, "collide", ...place, ...kind.args);
-  effort.tries += stranger.effort.tries;
-  effort.sameNumber += stranger.effort.sameNumber;
+  const bystander = await Bystander.make(helper, "collide", ...place, ...kind.args);
+  effort.tries += bystander.effort.tries;
+  effort.sameNumber += bystander.effort.sameNumber;
   effort.collisions += 1;
-  const root = unique ? stranger.recorded : { ...stranger.recorded, uniqueId: null };
-  return { kind, stranger, root, cgroup };
+  const root = unique ? bystander.recorded : { ...bystander.recorded, uniqueId: null };
+  return { kind, bystander, root, cgroup };
 }
 
-/** As a recovering supervisor asks for it. */
+/** The same request as that of a recovering supervisor. */
 async function reapCollided(kind) {
-  const { stranger, root, cgroup } = await collided(kind);
-  const [evidence] = await host.inspectProcesses([stranger.recorded]);
+  const { bystander, root, cgroup } = await collided(kind);
+  const [evidence] = await host.inspectProcesses([bystander.recorded]);
   const asked = { root, cgroup, leaseId: "lease_recorded", graceMs: 20 };
   const result = await host.reap(asked);
-  const fate = await stranger.fate();
+  const fate = await bystander.fate();
   cgroup?.remove();
   return { kind: kind.name, alive: evidence.alive, matches: evidence.matches, result, fate };
 }
 
 async function recoverCollided(all) {
-  const gone = await Stranger.make(helper, "hold");
+  const gone = await Bystander.make(helper, "hold");
   await gone.fate();
   const runs = all.map(({ root, cgroup }, at) => ({
     root,
     cgroup,
-    // Every other one finds the stranger on its anchor's number, too.
+    // Every second record has the bystander's pid for its anchor, too.
     anchor: at % 2 === 0 ? gone.identity : unique ? root : gone.identity,
   }));
   const ids = await recordRuns(home, "in_lost", runs);
   const supervisor = await openSupervisor({ home, instanceId: "in_lost" });
   const { live, unchanged } = await recoverTwice(supervisor);
   const ends = [];
-  for (const [at, { kind, stranger, cgroup }] of all.entries()) {
+  for (const [at, { kind, bystander, cgroup }] of all.entries()) {
     const { state, exit, emptiness } = await supervisor.getRun(ids[at]);
     ends.push({
       kind: kind.name,
@@ -93,7 +93,7 @@ async function recoverCollided(all) {
       reason: exit?.reason,
       detail: exit?.detail,
       emptiness,
-      fate: await stranger.fate(),
+      fate: await bystander.fate(),
     });
     cgroup?.remove();
   }
@@ -102,14 +102,14 @@ async function recoverCollided(all) {
 }
 
 async function recoverTwice(supervisor) {
-  // A machine that cannot fork for a moment may put off a decision, but not for long.
+  // A machine that cannot fork may postpone a decision.
   await Promise.all((await supervisor.recover()).map((run) => run.wait()));
   const after = await everything(supervisor);
   const live = await supervisor.recover();
   return { live: live.length, unchanged: after === (await everything(supervisor)) };
 }
 
-/** A real run whose supervisor, launcher, anchor and root are all killed, and whose numbers are all taken. */
+/** A run whose supervisor, launcher, anchor and root are killed, and whose pids are reused. */
 async function recoverRestarted() {
   const script = fileURLToPath(
     new URL("../../../support/supervisor/children/supervise.mjs", import.meta.url),
@@ -125,7 +125,7 @@ async function recoverRestarted() {
   const launcher = parentOf(anchor.pid);
   victim.kill("SIGKILL");
   await once(victim, "close");
-  // The launcher first, and stopped before: it would clean up.
+  // The launcher is stopped and killed first, because it would clean up.
   for (const [pid, signal] of [
     [launcher, "SIGSTOP"],
     [launcher, "SIGKILL"],
@@ -137,21 +137,21 @@ async function recoverRestarted() {
     .split(" ")
     .map(Number);
   for (const pid of [anchor.pid, root.pid, ...children]) if (pid > 1) process.kill(pid, "SIGKILL");
-  const strangers = [];
+  const bystanders = [];
   for (const pid of [root.pid, anchor.pid, launcher])
-    strangers.push(await Stranger.make(helper, "place", String(pid)));
+    bystanders.push(await Bystander.make(helper, "place", String(pid)));
   const supervisor = await openSupervisor({ home, instanceId: "in_real" });
   const { live, unchanged } = await recoverTwice(supervisor);
   const { state, exit, emptiness } = await supervisor.getRun(runId);
   const fates = [];
-  for (const stranger of strangers) fates.push(await stranger.fate());
+  for (const bystander of bystanders) fates.push(await bystander.fate());
   await supervisor.close();
   return { live, unchanged, state, reason: exit?.reason, emptiness, fates };
 }
 
-/** So that the rest is not true only because nothing is ever signalled. */
+/** Control: a process of the run is killed. */
 async function reapOurs() {
-  const ours = await Stranger.make(helper, "hold", "--setsid", "HOLDFAST_LEASE_ID=lease_recorded");
+  const ours = await Bystander.make(helper, "hold", "--setsid", "HOLDFAST_LEASE_ID=lease_recorded");
   const root = unique ? ours.identity : { ...ours.identity, uniqueId: null };
   const [evidence] = await host.inspectProcesses([root]);
   const result = await host.reap({
@@ -168,7 +168,7 @@ function parentOf(pid) {
   return Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[1]);
 }
 
-/** A directory of our own among the cgroups; null when they are not ours to make. */
+/** A new cgroup directory; null: none can be created. */
 function findCgroups() {
   const mount = readFileSync("/proc/self/mountinfo", "utf8")
     .split("\n")
@@ -193,6 +193,6 @@ function makeCgroup(which) {
     mkdirSync(directory);
   }
   const path = directory.slice(directory.indexOf("/holdfast-reuse-"));
-  // An empty one that matches is removed by reap: it is the run's, and the run is over.
+  // `reap` removes an empty cgroup that matches.
   return { path, inode, directory, remove: () => existsSync(directory) && rmdirSync(directory) };
 }

@@ -1,7 +1,7 @@
-// Runs as a child of PID 1 in a namespace of its own: node reused.mjs <helper>. Prints what happened.
+// Runs as a child of PID 1 in its own namespace: node reconcile-after-pid-reuse.mjs <helper>. Prints the result.
 //
-// Runs whose supervisor, launcher, anchor and processes are all dead, and whose numbers others have now: first strangers,
-// then the run of another supervisor, which lives.
+// Runs whose supervisor, launcher, anchor and processes are dead, and whose pids are reused: first by bystanders, then
+// by the live run of another supervisor.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { readFileSync, writeFileSync } from "node:fs";
@@ -10,27 +10,27 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { DatabaseSync } from "@photostructure/sqlite";
 import { everything, openSupervisor, supervisorPath, temporaryHome } from "./parts.mjs";
-import { Stranger } from "./unrelated-process.mjs";
+import { Bystander } from "./bystander.mjs";
 
 const [, , helper] = process.argv;
 const TRIES = 200;
 const home = await temporaryHome();
 const victim = fileURLToPath(new URL("../../../support/supervisor/children/supervise.mjs", import.meta.url));
 
-const byStrangers = await reusedByStrangers();
+const byBystanders = await reusedByBystanders();
 const byARun = await reusedByARun();
 await rm(home, { recursive: true, force: true });
-console.log(JSON.stringify({ byStrangers, byARun }));
+console.log(JSON.stringify({ byBystanders, byARun }));
 process.exit(0);
 
-async function reusedByStrangers() {
+async function reusedByBystanders() {
   const { runId, pids } = await deadRun("in_first");
-  const strangers = [];
-  for (const pid of pids) strangers.push(await Stranger.make(helper, "place", String(pid)));
+  const bystanders = [];
+  for (const pid of pids) bystanders.push(await Bystander.make(helper, "place", String(pid)));
   const next = await openSupervisor({ home, instanceId: "in_next" });
   const decided = await decideTwice(next, runId);
   const fates = [];
-  for (const stranger of strangers) fates.push(await stranger.fate());
+  for (const bystander of bystanders) fates.push(await bystander.fate());
   await next.close();
   return { ...decided, fates };
 }
@@ -43,14 +43,14 @@ async function reusedByARun() {
   const record = await other.getRun(run.runId);
   const next = await openSupervisor({ home, instanceId: "in_next" });
   const decided = await decideTwice(next, runId);
-  // It noticed nothing, and answers.
+  // The other run is unaffected.
   await run.write("on\n");
   const { exit, leaseEpoch } = await run.wait();
   await Promise.all([next.close(), other.close()]);
   return { ...decided, sameNumber: record.root.pid === root, exit, leaseEpoch };
 }
 
-/** The number of the root is what is to be reused; how many numbers an anchor takes before it is found out by trying. */
+/** Starts runs until the root has the wanted pid; how many pids an anchor uses before it is found out by trying. */
 async function runOn(supervisor, wanted) {
   let ahead = 1;
   for (let tries = 0; tries < TRIES; tries++) {
@@ -63,10 +63,10 @@ async function runOn(supervisor, wanted) {
     ahead = Math.max(0, ahead + (root.pid - wanted));
     if (ahead > 20) ahead = tries % 5;
   }
-  throw new Error(`no run got the number ${wanted}`);
+  throw new Error(`no run got pid ${wanted}`);
 }
 
-/** Everybody of it is killed, the launcher first and stopped before: it would clean up. */
+/** Kills all processes of a run. The launcher is stopped and killed first, because it would clean up. */
 async function deadRun(instanceId) {
   const child = spawn(process.execPath, [victim, supervisorPath, home, instanceId, "sleep 3077; :"], {
     stdio: ["ignore", "pipe", "inherit"],
@@ -99,8 +99,8 @@ async function decideTwice(supervisor, runId) {
   const unchanged = after === (await everything(supervisor));
   const { state, exit, emptiness } = await supervisor.getRun(runId);
   const events = await supervisor.listEvents({ runId });
-  const told = events.filter(({ type }) => type === "reconcile").length;
-  return { decisions, runId, unchanged, state, reason: exit?.reason, emptiness, told };
+  const count = events.filter(({ type }) => type === "reconcile").length;
+  return { decisions, runId, unchanged, state, reason: exit?.reason, emptiness, reconcileEvents: count };
 }
 
 function parentOf(pid) {

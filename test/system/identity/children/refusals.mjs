@@ -1,4 +1,4 @@
-// Identities that nobody may ever signal, each verified and each asked for: node refusals.mjs <helper>. Prints what happened.
+// Requests to signal processes that must never be signalled: node refusals.mjs <helper>. Prints the result.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdirSync, readFileSync, rmdirSync, statSync } from "node:fs";
@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { openHost, temporaryHome } from "./parts.mjs";
 
-/** A refusal needs no time. */
+/** A refusal is immediate. */
 const PATIENCE_MS = 3_000;
 
 const LEASE = "lease_refused";
@@ -22,7 +22,7 @@ const answers = {
   "a negative number": await ask(["--pid", "-1", "--start", "1"]),
   "every process": await ask(["--pid", "-1", "--start", "1"]),
   "a group": await ask(["--pid", String(-process.pid), "--start", "1"]),
-  "a number beyond numbers": await ask(["--pid", "18446744073709551615", "--start", "1"]),
+  "a number out of range": await ask(["--pid", "18446744073709551615", "--start", "1"]),
   "no evidence at all": await ask(["--pid", String(process.pid)]),
   ourselves: await askAboutItself(),
   "our parent": await askInFamily("parent"),
@@ -39,7 +39,7 @@ async function soon(line) {
   return (await Promise.race([line, late])).value;
 }
 
-/** What `reap` needs to be sure of a process. */
+/** The arguments with which `reap` verifies a process. */
 async function evidence(pid) {
   const [{ identity }] = await host.inspectProcesses([pid]);
   const unique = identity.uniqueId === null ? [] : ["--unique", identity.uniqueId];
@@ -54,15 +54,15 @@ async function ask(args) {
 }
 
 async function answerOf(child) {
-  let said = "";
-  child.stdout.on("data", (text) => (said += text));
+  let stdout = "";
+  child.stdout.on("data", (text) => (stdout += text));
   const late = setTimeout(() => child.kill("SIGKILL"), PATIENCE_MS);
   const [code, signal] = await once(child, "close");
   clearTimeout(late);
-  return { code, signal, result: said === "" ? null : JSON.parse(said), bystanders: [] };
+  return { code, signal, result: stdout === "" ? null : JSON.parse(stdout), bystanders: [] };
 }
 
-/** A shell that becomes `anchor reap` of its own number. */
+/** A shell that executes `anchor reap` with its own pid. */
 async function askAboutItself() {
   const child = spawn("sh", ["-c", 'IFS= read -r line; exec "$0" reap $line', host.anchorPath], {
     stdio: ["pipe", "pipe", "inherit"],
@@ -72,11 +72,11 @@ async function askAboutItself() {
   return answerOf(child);
 }
 
-/** A shell, a stranger below it, and `anchor reap` beside the stranger, asked to end the shell or the stranger. */
+/** A shell with two children: a bystander, and `anchor reap` for the shell or the bystander. */
 async function askInFamily(whom) {
   const separate = whom === "parent" ? "--setsid" : "";
   const family = await startFamily(separate, null);
-  const args = await evidence(whom === "parent" ? family.pid : family.stranger.pid);
+  const args = await evidence(whom === "parent" ? family.pid : family.bystander.pid);
   return family.ask(args);
 }
 
@@ -102,7 +102,7 @@ async function askInCgroup() {
   try {
     rmdirSync(directory);
   } catch {
-    // Removed as the run's that it was taken for.
+    // `reap` removed it.
   }
   return answer;
 }
@@ -113,30 +113,30 @@ async function startFamily(separate, cgroup) {
     "$1" hold ${separate} <&3 >&4 &
     IFS= read -r line
     "$0" reap $line
-    echo "the shell lives"
+    echo "the shell is alive"
     IFS= read -r line
     exit 0`;
   const child = spawn("sh", ["-c", script, host.anchorPath, helper], {
     stdio: ["pipe", "pipe", "inherit", "pipe", "pipe"],
     detached: true,
   });
-  // Not `close`: one that does not come to an end holds the streams.
+  // Not `close`: a process that does not end keeps the streams open.
   const gone = once(child, "exit");
-  const told = createInterface({ input: child.stdio[4] })[Symbol.asyncIterator]();
-  const said = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
-  const stranger = JSON.parse((await told.next()).value);
+  const helperLines = createInterface({ input: child.stdio[4] })[Symbol.asyncIterator]();
+  const shellLines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+  const bystander = JSON.parse((await helperLines.next()).value);
   for (const stream of child.stdio) stream?.on("error", () => {});
   const askThere = async (args) => {
     child.stdin.write(`${args.join(" ")} --grace 0\n`);
-    const result = await soon(said.next());
-    const shell = result !== undefined && (await soon(said.next())) === "the shell lives";
+    const result = await soon(shellLines.next());
+    const shell = result !== undefined && (await soon(shellLines.next())) === "the shell is alive";
     child.stdio[3].end();
-    const fate = await soon(told.next());
+    const fate = await soon(helperLines.next());
     child.stdin.end("\n");
     if (!shell) child.kill("SIGKILL");
     const [code, signal] = await gone;
     const bystanders = [fate === undefined ? { alive: false } : JSON.parse(fate)];
     return { code, signal, result: result?.startsWith("{") ? JSON.parse(result) : null, shell, bystanders };
   };
-  return { pid: child.pid, stranger, ask: askThere };
+  return { pid: child.pid, bystander, ask: askThere };
 }

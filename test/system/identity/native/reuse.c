@@ -1,13 +1,13 @@
 /*
- * Strangers on recorded numbers, for a PID namespace of its own.
+ * Bystanders with recorded pids, in a PID namespace of their own.
  *
- *   reuse collide [--setsid] [--cgroup DIR] [NAME=VALUE ...]   a process lives and dies; a stranger gets its number in
+ *   reuse collide [--setsid] [--cgroup DIR] [NAME=VALUE ...]   a process ends; a bystander gets its pid in
  *                                                              the same clock tick: pid and start time are equal
- *   reuse place PID [--setsid] [--cgroup DIR] [NAME=VALUE ...] a stranger on that number
- *   reuse hold [--setsid] [--cgroup DIR] [NAME=VALUE ...]      a stranger on any number
+ *   reuse place PID [--setsid] [--cgroup DIR] [NAME=VALUE ...] a bystander with that pid
+ *   reuse hold [--setsid] [--cgroup DIR] [NAME=VALUE ...]      a bystander with any pid
  *
- * Prints one JSON line when the stranger is there. At the end of its input, one more: does it live, which signals came.
- * The stranger blocks every signal and notes it; what cannot be blocked shows in its status.
+ * Prints one JSON line when the bystander runs. At the end of its input, one more: whether it is alive, and its signals.
+ * The bystander blocks and reports every signal; those that cannot be blocked show in its status.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -25,7 +25,7 @@
 #include <unistd.h>
 
 #define TRIES 20000
-#define REPORTS 9 /* the stranger's descriptor for what it notes */
+#define REPORTS 9 /* the bystander's descriptor for its reports */
 
 struct identity {
   pid_t pid;
@@ -71,7 +71,7 @@ static void set_next(pid_t pid) {
   close(fd);
 }
 
-static _Noreturn void be_stranger(void) {
+static _Noreturn void be_bystander(void) {
   sigset_t all;
   sigfillset(&all);
   struct signalfd_siginfo info;
@@ -82,7 +82,7 @@ static _Noreturn void be_stranger(void) {
   }
 }
 
-static pid_t fork_stranger(int reports) {
+static pid_t fork_bystander(int reports) {
   pid_t pid = fork();
   if (pid != 0) return pid;
   if (new_session) (void)setsid();
@@ -99,7 +99,7 @@ static pid_t fork_stranger(int reports) {
   _exit(1);
 }
 
-static void bury(pid_t pid) {
+static void reap(pid_t pid) {
   kill(pid, SIGKILL);
   if (waitpid(pid, NULL, 0) != pid) fail("waitpid");
 }
@@ -110,13 +110,13 @@ static pid_t collide(int reports, struct identity *recorded, int *tries, int *sa
     if (first < 0) fail("fork");
     if (first == 0) for (;;) pause();
     *recorded = identity_of(first);
-    bury(first);
+    reap(first);
     set_next(first);
-    pid_t second = fork_stranger(reports);
+    pid_t second = fork_bystander(reports);
     if (second < 0) fail("fork");
     *same_number += second == first;
     if (second == first && start_of(second) == recorded->start) return second;
-    bury(second);
+    reap(second);
   }
   errno = ETIME;
   fail("no collision");
@@ -126,10 +126,10 @@ static pid_t collide(int reports, struct identity *recorded, int *tries, int *sa
 static pid_t place(int reports, pid_t wanted, int *tries) {
   for (*tries = 1; *tries <= TRIES; (*tries)++) {
     set_next(wanted);
-    pid_t pid = fork_stranger(reports);
+    pid_t pid = fork_bystander(reports);
     if (pid < 0) fail("fork");
     if (pid == wanted) return pid;
-    bury(pid);
+    reap(pid);
     (void)poll(NULL, 0, 1); /* its former owner is being buried */
   }
   errno = ETIME;
@@ -143,7 +143,7 @@ static void wait_for_exec(pid_t pid) {
   snprintf(path, sizeof path, "/proc/%d/comm", pid);
   for (int i = 0; i < 5000 && strncmp(name, "exe", 3) != 0; i++) {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || read(fd, name, sizeof name - 1) < 0) fail("the stranger");
+    if (fd < 0 || read(fd, name, sizeof name - 1) < 0) fail("the bystander");
     close(fd);
     if (strncmp(name, "exe", 3) != 0) (void)poll(NULL, 0, 1);
   }
@@ -153,7 +153,7 @@ int main(int argc, char **argv) {
   sigset_t all;
   sigfillset(&all);
   sigprocmask(SIG_SETMASK, &all, NULL);
-  if (argc > 1 && strcmp(argv[1], "3077") == 0) be_stranger();
+  if (argc > 1 && strcmp(argv[1], "3077") == 0) be_bystander();
   if (argc < 2) return 2;
   int at = strcmp(argv[1], "place") == 0 ? 3 : 2, reports[2], tries = 0, same_number = 0;
   for (; at < argc && strncmp(argv[at], "--", 2) == 0; at++) {
@@ -164,11 +164,11 @@ int main(int argc, char **argv) {
   environment = argv + at;
   if (pipe2(reports, O_CLOEXEC | O_NONBLOCK) != 0) fail("pipe");
   struct identity recorded = {0};
-  pid_t stranger = strcmp(argv[1], "collide") == 0 ? collide(reports[1], &recorded, &tries, &same_number)
+  pid_t bystander = strcmp(argv[1], "collide") == 0 ? collide(reports[1], &recorded, &tries, &same_number)
                    : strcmp(argv[1], "place") == 0 ? place(reports[1], (pid_t)atoi(argv[2]), &tries)
-                                                   : fork_stranger(reports[1]);
-  wait_for_exec(stranger);
-  struct identity id = identity_of(stranger);
+                                                   : fork_bystander(reports[1]);
+  wait_for_exec(bystander);
+  struct identity id = identity_of(bystander);
   printf("{\"tries\":%d,\"sameNumber\":%d,\"pid\":%d,\"startTime\":%llu,\"uniqueId\":\"%llu\",\"recordedUniqueId\":\"%llu\"}\n", tries, same_number,
          id.pid, (unsigned long long)id.start, (unsigned long long)id.unique, (unsigned long long)recorded.unique);
   fflush(stdout);
@@ -177,7 +177,7 @@ int main(int argc, char **argv) {
   while (read(0, &byte, 1) > 0) continue;
   int status = 0;
   bool stopped = false, gone = false;
-  for (pid_t seen; (seen = waitpid(stranger, &status, WNOHANG | WUNTRACED | WCONTINUED)) > 0 && !gone;) {
+  for (pid_t seen; (seen = waitpid(bystander, &status, WNOHANG | WUNTRACED | WCONTINUED)) > 0 && !gone;) {
     stopped |= WIFSTOPPED(status) || WIFCONTINUED(status);
     gone = WIFEXITED(status) || WIFSIGNALED(status);
   }
@@ -185,6 +185,6 @@ int main(int argc, char **argv) {
   uint32_t number;
   for (bool first = true; read(reports[0], &number, 4) == 4; first = false) printf("%s%u", first ? "" : ",", number);
   printf("]}\n");
-  if (!gone) bury(stranger);
+  if (!gone) reap(bystander);
   return 0;
 }

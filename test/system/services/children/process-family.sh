@@ -1,4 +1,4 @@
-# sh brood.sh <token>: four that each have forty children, as fast as they can
+# sh process-family.sh <token>: four children with forty children each, as fast as possible
 for one in 1 2 3 4; do
   (
     i=0

@@ -1,9 +1,9 @@
-// A stranger on a number of our choosing (see ../native/reuse.c), as the driver in the namespace sees it.
+// A bystander with a chosen pid (see ../native/reuse.c).
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
 
-export class Stranger {
+export class Bystander {
   #child;
   #lines;
   constructor(child) {
@@ -13,19 +13,19 @@ export class Stranger {
 
   static async make(helper, ...args) {
     const child = spawn(helper, args, { stdio: ["pipe", "pipe", "inherit"], env: {} });
-    const stranger = new Stranger(child);
-    const { value } = await stranger.#lines.next();
-    if (value === undefined) throw new Error(`no stranger: ${args.join(" ")}`);
+    const bystander = new Bystander(child);
+    const { value } = await bystander.#lines.next();
+    if (value === undefined) throw new Error(`no bystander was started: ${args.join(" ")}`);
     const { tries, sameNumber, pid, startTime, uniqueId, recordedUniqueId } = JSON.parse(value);
-    stranger.effort = { tries, sameNumber };
-    /** Who is there now. */
-    stranger.identity = { pid, startTime, uniqueId };
-    /** Who was there before, in the same tick. */
-    stranger.recorded = { pid, startTime, uniqueId: recordedUniqueId };
-    return stranger;
+    bystander.effort = { tries, sameNumber };
+    /** The process that has the pid now. */
+    bystander.identity = { pid, startTime, uniqueId };
+    /** The process that had it before, started in the same clock tick. */
+    bystander.recorded = { pid, startTime, uniqueId: recordedUniqueId };
+    return bystander;
   }
 
-  /** Whether it lives and what it noticed; then it goes. */
+  /** Whether it is alive and which signals it received; then it ends. */
   async fate() {
     this.#child.stdin.end();
     const { value } = await this.#lines.next();
