@@ -8,7 +8,7 @@ import { promisify } from "node:util";
 import { openSupervisor } from "../dist/index.js";
 import { acquireInstanceLock } from "../dist/home/instance-lock.js";
 import { readMachineIdentity } from "../dist/home/machine-identity.js";
-import { stateIdOf } from "../dist/home/persistent-id.js";
+import { stateIdOf } from "../dist/home/state-identity.js";
 import { openSqliteStore } from "../dist/store/sqlite/open.js";
 import { runOf } from "./samples.mjs";
 

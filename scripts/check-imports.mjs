@@ -29,7 +29,7 @@ const layers = [
 
 /** The same order inside a folder: its sub-folders and files, lowest first. `*` stands for the files that are not named. */
 const inside = {
-  anchor: [["binary", "run-dir"], "inspect", "protocol", "instance", "host.ts", "*"],
+  anchor: [["binary.ts", "run-dir"], "inspect", "protocol", "instance", "host.ts", "*"],
   supervisor: [
     ["run-options.ts", "decision.ts"],
     "api.ts",

@@ -1,6 +1,4 @@
-import { acpDefaults } from "./defaults/acp.js";
 import { gatewayDefaults } from "./defaults/gateway.js";
-import { outputDefaults } from "./defaults/output.js";
 import { runDefaults } from "./defaults/runs.js";
 import { sessionDefaults } from "./defaults/sessions.js";
 import { storeDefaults } from "./defaults/store.js";
@@ -9,11 +7,9 @@ import { taskDefaults } from "./defaults/tasks.js";
 /** Every default number of the product, with its reason. Milliseconds and bytes unless the name says otherwise. */
 export const defaults = {
   ...runDefaults,
-  ...outputDefaults,
   ...storeDefaults,
   ...gatewayDefaults,
   ...sessionDefaults,
-  ...acpDefaults,
   ...taskDefaults,
 } as const;
 

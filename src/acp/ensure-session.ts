@@ -4,7 +4,7 @@ import {
   grantsAnyAccess,
   type RequestedClientAccess,
   resolveClientAccess,
-} from "../config/client-access.js";
+} from "../config/agents.js";
 import { SessionTaken } from "../errors.js";
 import type { AcpMode, AcpSession, PermissionRule, ReapPolicy } from "../model/acp.js";
 import type { SessionRecord } from "../model/session.js";

@@ -1,8 +1,6 @@
-import type { Clock } from "../async/clock.js";
+import { type Clock, hostClock } from "../async/clock.js";
 import { deferred } from "../async/deferred.js";
-import { hostClock } from "../async/host-clock.js";
-import type { AgentEntry } from "../config/agents.js";
-import { recordedClientAccess } from "../config/client-access.js";
+import { type AgentEntry, recordedClientAccess } from "../config/agents.js";
 import { AcpNotHeld, AcpSessionClosed, NotFound, SupervisorClosed } from "../errors.js";
 import type { AcpSession } from "../model/acp.js";
 import type { Sessions } from "../sessions/sessions.js";

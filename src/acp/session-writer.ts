@@ -1,8 +1,8 @@
-import { SerialQueue } from "../async/serial-queue.js";
+import type { Clock } from "../async/clock.js";
+import { SerialQueue } from "../async/concurrency.js";
 import { AcpNotHeld, StateUnusable } from "../errors.js";
 import type { AcpSession } from "../model/acp.js";
 import type { AcpChange, AcpStore } from "../store/acp/store.js";
-import type { Clock } from "../async/clock.js";
 
 export interface SessionWriterDeps {
   readonly store: AcpStore;

@@ -1,15 +1,14 @@
-import { Semaphore } from "../async/semaphore.js";
+import { Semaphore } from "../async/concurrency.js";
 import { LimitUnavailable } from "../errors.js";
-import { findAnchorBinary, requireSameVersion } from "./binary/find.js";
-import { installAnchorBinary } from "./binary/install.js";
+import { findAnchorBinary, installAnchorBinary, requireSameVersion } from "./binary.js";
 import type { AnchorHost, AnchorLink, RunAddress, SilentFile, StartSpec } from "./host.js";
 import { removeInstance } from "./instance/instance-directories.js";
 import { type AnchorLoss, Launcher } from "./launcher.js";
+import { NativeObserver, type NativeObserverOptions, type OpenAttempt } from "./native-observer.js";
 import { isLauncherListening } from "./protocol/connection.js";
 import { isDisconnected, type StartAttempt, startError } from "./protocol/errors.js";
 import { PROTOCOL } from "./protocol/messages.js";
 import { newRunKey, startFrame } from "./protocol/requests.js";
-import { NativeObserver, type NativeObserverOptions, type OpenAttempt } from "./native-observer.js";
 
 export interface NativeHostOptions extends NativeObserverOptions {
   /** The binary to install. Default: the package's, or the value of `HOLDFAST_ANCHOR`. */

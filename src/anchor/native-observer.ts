@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import { defaults } from "../defaults.js";
-import type { ProcessIdentity, MachineIdentity } from "../model/process.js";
+import type { MachineIdentity, ProcessIdentity } from "../model/process.js";
 import type {
   AnchorLink,
   CgroupRef,
@@ -25,16 +25,15 @@ import { LEASE_MARKER, listMarkedProcesses, type MarkedProcess } from "./inspect
 import { inspectCgroups, listCgroupMembers } from "./inspect/cgroups.js";
 import { inspectPort, inspectProcesses, type LiveProcesses } from "./inspect/processes.js";
 import { continueAnchor, reap } from "./inspect/reap.js";
-import { InstanceDirectories } from "./instance/instance-directories.js";
-import { listRunCgroups } from "./instance/run-cgroups.js";
+import { InstanceDirectories, listRunCgroups } from "./instance/instance-directories.js";
+import { handshake, type HandshakeResult } from "./protocol/connection.js";
 import { attachError, isDisconnected, type StartAttempt } from "./protocol/errors.js";
 import { decodeWelcome } from "./protocol/events.js";
-import { handshake, type HandshakeResult } from "./protocol/handshake.js";
 import { NativeLink } from "./protocol/link.js";
 import { PREVIOUS_PROTOCOL, PROTOCOL } from "./protocol/messages.js";
 import { helloFrame, type SupervisorIdentity } from "./protocol/requests.js";
 import type { RunDirectories } from "./run-dir/run-directories.js";
-import { SpoolCache } from "./run-dir/spool-cache.js";
+import { SpoolCache } from "./run-dir/spool.js";
 
 /** No instance has this id: it is longer than an instance id. */
 const OBSERVER_ID = "observes-only";

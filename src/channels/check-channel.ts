@@ -1,7 +1,6 @@
-import { errorMessage } from "../home/errno.js";
 import { stat } from "node:fs/promises";
 import { isIP } from "node:net";
-import { isAllowedAddress } from "../config/allowed-networks.js";
+import { isAllowedAddress } from "../config/addresses.js";
 import {
   type ChannelEntries,
   type ChannelEntry,
@@ -9,6 +8,7 @@ import {
   isHttpUrl,
   type SecretSource,
 } from "../config/channels.js";
+import { errorMessage } from "../home/errno.js";
 import { resolveExecutable } from "../sessions/resolve-executable.js";
 import { desktopProgram } from "./desktop.js";
 import { readSecret } from "./secrets.js";

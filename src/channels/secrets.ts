@@ -1,11 +1,10 @@
 import { constants } from "node:fs";
 import { open } from "node:fs/promises";
-import { sanitizeLine } from "../text/sanitize.js";
-import { errnoCode } from "../home/errno.js";
-import { findPathFault } from "../home/path-trust.js";
-import { warnIfReadable } from "../home/readable-secrets.js";
-import { DeliveryFailed } from "../tasks/delivery.js";
 import type { SecretSource } from "../config/channels.js";
+import { errnoCode } from "../home/errno.js";
+import { findPathFault, warnIfReadable } from "../home/path-trust.js";
+import { DeliveryFailed } from "../tasks/delivery.js";
+import { sanitizeLine } from "../text/sanitize.js";
 
 /** A larger file is not a secret. */
 const MAX_SECRET_BYTES = 4_096;

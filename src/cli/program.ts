@@ -2,7 +2,7 @@ import { isAbsolute } from "node:path";
 import { Command, CommanderError } from "commander";
 import { StoreUnreadable } from "../errors.js";
 import { packageVersion } from "../home/package.js";
-import { onReadableSecret } from "../home/readable-secrets.js";
+import { onReadableSecret } from "../home/path-trust.js";
 import { requireSafeHome, resolveHome } from "../home/state-directory.js";
 import { isStoreFailure, requireOriginal } from "../store/open.js";
 import { addAcpCommand } from "./acp/command.js";

@@ -1,8 +1,7 @@
 import { readFile } from "node:fs/promises";
 import { BadInput, UnsafePath } from "../errors.js";
+import { requireTrustedPath, warnIfReadable } from "../home/path-trust.js";
 import { configPath, readConfigFile } from "./file.js";
-import { requireTrustedPath } from "../home/path-trust.js";
-import { warnIfReadable } from "../home/readable-secrets.js";
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
@@ -31,7 +30,7 @@ async function readDatabaseSection(path: string): Promise<Record<string, unknown
   const text = await readConfigFile(path);
   // Most files have no database section, and need no parser.
   if (!text.includes("database")) return null;
-  const { parseToml } = await import("./toml.js");
+  const { parseToml } = await import("./parse.js");
   const { database } = parseToml(text, path);
   return database === undefined ? null : (Object(database) as Record<string, unknown>);
 }

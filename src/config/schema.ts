@@ -1,16 +1,15 @@
 import { isAbsolute } from "node:path";
 import { z } from "zod";
 import { defaults } from "../defaults.js";
-import { parseLoopback, parsePeerAddress } from "./addresses.js";
-import { execRulesSchema } from "../model/session.js";
 import { VISIBILITIES } from "../model/enums.js";
-import { didYouMean } from "../text/did-you-mean.js";
+import { execRulesSchema } from "../model/session.js";
+import { didYouMean } from "../text/match.js";
+import { parseLoopback, parsePeerAddress } from "./addresses.js";
 import { agentKeys, agentTablesSchema, anyVariableName, variableName } from "./agents.js";
 import { channelKeys, channelTablesSchema } from "./channels.js";
 import { configPath, readConfigFile } from "./file.js";
+import { BadConfig, describeIssue, lineOfSetting, parseToml, settingKey, valueAt } from "./parse.js";
 import { postgresUrlLabel, postgresUrlProblem } from "./postgres-url.js";
-import { BadConfig, describeIssue, settingKey, valueAt } from "./problems.js";
-import { lineOfSetting, parseToml } from "./toml.js";
 
 /** How to detect that the tool that marked a process is gone. */
 const unmanagedOwner = z.union(

@@ -1,8 +1,8 @@
+import { warnIfReadable } from "../home/path-trust.js";
+import { isSecretName } from "../text/redact.js";
 import { configPath, readConfigFile } from "./file.js";
-import { parseToml, stringifyToml } from "./toml.js";
-import { warnIfReadable } from "../home/readable-secrets.js";
-import { isSecretName } from "../text/secret-names.js";
-import { validateConfig, positionInFile, scalarSections, type Config } from "./schema.js";
+import { parseToml, stringifyToml } from "./parse.js";
+import { type Config, positionInFile, scalarSections, validateConfig } from "./schema.js";
 
 export type SettingSource = "flag" | "environment" | "file" | "default";
 

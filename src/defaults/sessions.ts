@@ -1,4 +1,4 @@
-/** Defaults of sessions, messages, approvals and one-shot agents. */
+/** Defaults of sessions, messages, approvals and agents. */
 export const sessionDefaults = {
   /** Closed sessions are kept as long as their runs, and answered approvals for a month. */
   sessionsKeptMs: 7 * 24 * 3_600_000,
@@ -39,4 +39,62 @@ export const sessionDefaults = {
   agentComplaintChars: 2_000,
   /** Characters of waiting messages that are passed to a command with a prompt, possibly on its command line; also of messages that are passed to an agent again, which may have been too long for it. */
   agentCarriedChars: 16_000,
+
+  // ACP agents.
+  /** One frame of an ACP agent: the limit of the protocol's own library; the largest seen was 5 MB. */
+  acpFrameBytes: 32 * 1024 * 1024,
+  /** Output of an ACP agent that is kept until it is handled: a frame is acknowledged as a whole, so the largest must fit, and a follower's read. */
+  acpSpoolBytes: 33 * 1024 * 1024,
+  /** Frames handled in one commit: many share it, and few are repeated if it fails. */
+  acpBatchFrames: 1_000,
+  /** Tolerated lines that are not frames: stray prints are a few, and a program that is not an agent soon exceeds it. */
+  acpMalformedLines: 1_000,
+  /** Characters shown of such a line, and of an agent's error. */
+  acpExcerptChars: 200,
+  /** Bytes kept of an agent's stderr, enough for its last stack trace; and of one line of it. */
+  acpStderrBytes: 16 * 1024,
+  acpStderrLineBytes: 2 * 1024,
+  /** Node agents answer within two seconds; a cold disk and a package runner need longer. */
+  acpInitializeMs: 60_000,
+  /** A session starts its tool servers first. */
+  acpNewSessionMs: 120_000,
+  /** Silence during a turn without open permission requests: a thinking model sends something within minutes. */
+  acpNoFramesMs: 600_000,
+  /** Time to exit after the end of input: most agents take 170 ms, some two seconds. */
+  acpOwnExitMs: 3_000,
+  /** Parts of a turn kept in memory: its newest text (a book has a million characters), tool calls and plan. */
+  acpTextChars: 1_000_000,
+  acpToolCalls: 1_000,
+  acpPlanEntries: 100,
+  /** Updates of one turn kept in the store: a long day's work with tools takes a few megabytes. */
+  acpTurnBytes: 16 * 1024 * 1024,
+  /** Size of a page of updates: many of the usual ones, and a thousand pages of the largest fit into memory. */
+  acpPageBytes: 1024 * 1024,
+  /** Updates of turns that ended longer ago are removed; the result of a turn stays with the session. */
+  acpUpdatesKeptMs: 7 * 86_400_000,
+  /** Prompts of one session that wait for their turn. */
+  acpQueued: 32,
+  /** Characters of a permission request that the rules check and that are shown: longer than anybody reads before an answer; and its options. */
+  acpAskedChars: 16 * 1024,
+  acpAskedOptions: 32,
+  /** Characters of the details that agents of one session give about tool calls, kept in memory while permission requests wait: one whole frame. */
+  acpDetailChars: 32 * 1024 * 1024,
+  /** Requests of an agent in one turn: a day's work asks for thousands of tools, and an agent in a loop ends here. */
+  acpPermissionRequests: 10_000,
+  /** A cancel is answered within 306 ms by agents that answer it; this is for one that cleans up first, on a loaded machine. */
+  acpCancelMs: 10_000,
+  /** Grace period of tools that are stopped. */
+  acpToolGraceMs: 2_000,
+  /** `session/close` and `session/delete`: the end of the processes matters, not the answer. */
+  acpCloseMs: 5_000,
+  /** Length of a prompt: what fits into a request to the gateway. */
+  acpPromptChars: 1_000_000,
+  /** Size of a file that an agent reads or writes through the gateway: JSON may need six times as much, and a frame has 32 MiB. */
+  acpFileBytes: 4 * 1024 * 1024,
+  /** Terminals of one agent that it has not released: more than a model uses. */
+  acpTerminals: 16,
+  /** Length of a command and its variables: more than the kernel allows for one word, and searched for secrets within 100 ms. */
+  acpCommandChars: 512 * 1024,
+  /** Bytes of a terminal's output, as the limit and as the default: a model reads far less. */
+  acpTerminalBytes: 1024 * 1024,
 } as const;

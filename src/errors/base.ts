@@ -7,3 +7,16 @@ export class HoldfastError extends Error {
     this.code = code;
   }
 }
+
+export const PERHAPS_DONE = "The request was sent and may have been carried out: check before you repeat it";
+
+/** What the user can do when repeating the request does not help. */
+export const peerAdvice = {
+  gateway: "Start a gateway there.",
+  listener: "Try on that host, or let its gateway listen.",
+  here: "Start one and try again, or try on that host.",
+} as const;
+
+export function formatUtc(at: number): string {
+  return `${new Date(at).toISOString().replace("T", " ").slice(0, 19)} UTC`;
+}

@@ -104,7 +104,7 @@ export async function readLiveProcess(home: string, instanceId: string): Promise
 
 /** The anchor's modules are loaded only here: most commands do not need them. */
 async function inspectOne(wanted: number | ProcessIdentity) {
-  const { findAnchorBinary } = await import("../anchor/binary/find.js");
+  const { findAnchorBinary } = await import("../anchor/binary.js");
   const { inspectProcesses } = await import("../anchor/inspect/processes.js");
   const [found] = await inspectProcesses(findAnchorBinary(), [wanted], { brief: true });
   return found;

@@ -1,12 +1,12 @@
 import { hostname } from "node:os";
 import { arch, platform } from "node:process";
-import { findAnchorBinary } from "../anchor/binary/find.js";
-import { probeCgroup, probeLimits } from "../anchor/inspect/cgroup-probe.js";
+import { findAnchorBinary } from "../anchor/binary.js";
+import { probeCgroup, probeLimits } from "../anchor/inspect/cgroups.js";
 import { PROTOCOL } from "../anchor/protocol/messages.js";
-import { SerialQueue } from "../async/serial-queue.js";
+import { SerialQueue } from "../async/concurrency.js";
 import { StateUnusable } from "../errors.js";
 import { packageVersion } from "../home/package.js";
-import { directoryIdOf } from "../home/persistent-id.js";
+import { directoryIdOf } from "../home/state-identity.js";
 import type { GatewayCapabilities, NewGateway } from "../model/gateway.js";
 import type { Store } from "../store/store.js";
 

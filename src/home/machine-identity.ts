@@ -1,10 +1,10 @@
 import { createHash, randomUUID } from "node:crypto";
 import { readFile, readlink } from "node:fs/promises";
 import { join } from "node:path";
-import type { MachineIdentity } from "../model/process.js";
+import { readTimeNamespace } from "../async/clock.js";
 import { StateUnusable } from "../errors.js";
-import { persistentId } from "./persistent-id.js";
-import { readTimeNamespace } from "../async/host-clock.js";
+import type { MachineIdentity } from "../model/process.js";
+import { persistentId } from "./state-identity.js";
 
 /**
  * Where this process lives. For supervisors: where the system has no machine id, one is made and

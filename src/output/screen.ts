@@ -1,10 +1,9 @@
 import type { TerminalSize } from "../anchor/host.js";
-import { SerialQueue } from "../async/serial-queue.js";
+import { SerialQueue } from "../async/concurrency.js";
 import { defaults } from "../defaults.js";
 import { sanitizeLine } from "../text/sanitize.js";
 import { Utf8Decoder } from "../text/utf8.js";
-import { ControlStringLimiter } from "./control-string-limiter.js";
-import { createHeadlessTerminal, type HeadlessTerminal } from "./headless-terminal.js";
+import { ControlStringLimiter, createHeadlessTerminal, type HeadlessTerminal } from "./headless-terminal.js";
 import type { TerminalModes } from "./terminal-input.js";
 
 /** The content of a terminal. All text in it is safe to show. */

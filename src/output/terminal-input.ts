@@ -1,5 +1,5 @@
 import { BadInput } from "../errors.js";
-import { didYouMean } from "../text/did-you-mean.js";
+import { didYouMean } from "../text/match.js";
 import { sanitizeLine } from "../text/sanitize.js";
 
 /** Terminal modes that the program has set, as far as they change what keys and pastes send. */

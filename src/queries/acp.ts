@@ -1,6 +1,6 @@
 import type { VerifiedProcessTree } from "../acp/agent/process-tree.js";
 import type { ResponseOf, RouteHandlers } from "../api/contract.js";
-import { recordedClientAccess } from "../config/client-access.js";
+import { recordedClientAccess } from "../config/agents.js";
 import { defaults } from "../defaults.js";
 import { NotFound } from "../errors.js";
 import type { AcpPermissionRequest, AcpSession, AcpTurn, AcpUpdate } from "../model/acp.js";

@@ -1,10 +1,10 @@
 import { stat } from "node:fs/promises";
-import { SerialQueue } from "../async/serial-queue.js";
+import type { ResponseOf } from "../api/contract.js";
+import { SerialQueue } from "../async/concurrency.js";
 import type { AgentEntry } from "../config/agents.js";
 import { defaults } from "../defaults.js";
 import { BadInput, TooManyRequests } from "../errors.js";
 import { locateExecutable, locateOnPath } from "../sessions/resolve-executable.js";
-import type { ResponseOf } from "../api/contract.js";
 
 export type AgentListing = ResponseOf<"listAgents">["agents"][number];
 

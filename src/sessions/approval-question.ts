@@ -1,7 +1,7 @@
 import { defaults } from "../defaults.js";
 import { BadInput } from "../errors.js";
-import { keyedFingerprint, UNMASKED, maskArguments, maskWord, type MaskedWord } from "../text/mask.js";
-import { isSecretName } from "../text/secret-names.js";
+import { keyedFingerprint, maskArguments, type MaskedWord, maskWord, UNMASKED } from "../text/mask.js";
+import { isSecretName } from "../text/redact.js";
 import { firstChars } from "../text/truncate.js";
 
 /**

@@ -1,13 +1,13 @@
+import { CoalescedLookup } from "../async/concurrency.js";
 import { BadInput, NotFound, RunNotFound } from "../errors.js";
-import type { VisibilityDecision } from "./visibility.js";
-import type { Sessions } from "./sessions.js";
-import { CoalescedLookup } from "../async/coalesced-lookup.js";
 import type { RunRecord } from "../model/run.js";
-import type { SessionRecord, Visibility, SessionScope } from "../model/session.js";
-import type { SessionFilter } from "../store/sessions/store.js";
+import type { SessionRecord, SessionScope, Visibility } from "../model/session.js";
 import type { TaskRecord } from "../model/task.js";
+import type { SessionFilter } from "../store/sessions/store.js";
 import type { Supervisor } from "../supervisor/api.js";
 import type { Requester } from "./requester.js";
+import type { Sessions } from "./sessions.js";
+import type { VisibilityDecision } from "./visibility.js";
 
 /** A denied request, for the operator's log. */
 export interface AccessDenial {

@@ -1,5 +1,5 @@
 import { isInheritable } from "../supervisor/spawn/environment.js";
-import { isSecretName } from "../text/secret-names.js";
+import { isSecretName } from "../text/redact.js";
 
 type Variables = Readonly<Record<string, string | undefined>>;
 

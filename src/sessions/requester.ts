@@ -2,7 +2,7 @@ import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
 import { join } from "node:path";
 import { errnoCode } from "../home/errno.js";
 import { readOwnFile } from "../home/own-file.js";
-import { persistentId } from "../home/persistent-id.js";
+import { persistentId } from "../home/state-identity.js";
 import type { SessionRecord } from "../model/session.js";
 
 /** The operator or session that makes a request; a session as it was when its token was checked. */

@@ -1,5 +1,5 @@
 import { type Clock, systemClock } from "../async/clock.js";
-import { CoalescedLookup } from "../async/coalesced-lookup.js";
+import { CoalescedLookup } from "../async/concurrency.js";
 import { BadInput, SessionClosed, SessionTaken } from "../errors.js";
 import { looksLikeSessionId, newSessionId } from "../model/ids.js";
 import type {

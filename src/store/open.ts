@@ -7,7 +7,7 @@ import {
   findStateDirectoryOrCopy,
   type StateDirectory,
 } from "../home/state-directory.js";
-import { classifyLocation, recordLocation, type StateProvenance } from "../home/state-location.js";
+import { classifyLocation, recordLocation, type StateProvenance } from "../home/state-identity.js";
 import { OPEN_RUN_STATES } from "../model/run.js";
 import type { StoreLocation } from "./location.js";
 import type { MigrationStatus } from "./sql/migrations.js";

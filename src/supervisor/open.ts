@@ -7,7 +7,7 @@ import { openNativeHost } from "../anchor/native-host.js";
 import { retryWhileStoreAway, type StoreWait } from "../async/retry.js";
 import { BadInput, StateUnusable } from "../errors.js";
 import { readMachineIdentity } from "../home/machine-identity.js";
-import { stateIdOf } from "../home/persistent-id.js";
+import { stateIdOf } from "../home/state-identity.js";
 import { resolveHome } from "../home/state-directory.js";
 import { isInstanceId, newIncarnationId, newInstanceId } from "../model/ids.js";
 import { FileRunCopy, localCopyDirectory } from "../store/local-copy/run-copy.js";

@@ -1,6 +1,11 @@
 import { createHmac, randomBytes } from "node:crypto";
-import { tokenPatterns, urlSignature } from "./redact.js";
-import { findSecretOptionValues, isSecretName, SecretOptionScanner } from "./secret-names.js";
+import {
+  findSecretOptionValues,
+  isSecretName,
+  SecretOptionScanner,
+  tokenPatterns,
+  urlSignature,
+} from "./redact.js";
 import { escapeCharacter, unprintableCharacter } from "./shell.js";
 
 /**

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import type { Store } from "../../src/store/store.js";
 import { AcpFixture, overrideStore, shellAgent } from "../support/agents/acp-fixture.js";
-import { CgroupFreezer } from "../support/anchor/cgroup-freezer.js";
+import { CgroupFreezer } from "../support/anchor/cgroups.js";
 import { waitFor } from "../support/wait-for.js";
 
 test.each([

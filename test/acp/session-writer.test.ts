@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { SessionWriter } from "../../src/acp/session-writer.js";
-import { hostClock } from "../../src/async/host-clock.js";
+import { hostClock } from "../../src/async/clock.js";
 import { StateUnusable } from "../../src/errors.js";
 import type { AcpStore } from "../../src/store/acp/store.js";
 import type { Store } from "../../src/store/store.js";

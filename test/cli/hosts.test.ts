@@ -1,22 +1,22 @@
-import { spawn, type ChildProcess } from "node:child_process";
+import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { hostname } from "node:os";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { findAnchorBinary } from "../../src/anchor/binary/find.js";
+import { findAnchorBinary } from "../../src/anchor/binary.js";
 import { inspectProcesses } from "../../src/anchor/inspect/processes.js";
 import type { PsRow } from "../../src/cli/runs/ps.js";
 import { observeMachineIdentity } from "../../src/home/machine-identity.js";
 import type { RunRecord } from "../../src/model/run.js";
 import type { Store } from "../../src/store/store.js";
 import { newGateway } from "../contract/gateway-contract.js";
+import { CliFixture, type CliResult } from "../support/cli/cli-fixture.js";
 import {
-  startPostgresServer,
-  whyNoPostgres,
   type PostgresDatabase,
   type PostgresServer,
+  startPostgresServer,
+  whyNoPostgres,
 } from "../support/store/postgres-server.js";
-import { newRunEvent, GATED, LEASE_MS, newRun, RUNNING } from "../support/store/run-samples.js";
-import { CliFixture, type CliResult } from "../support/cli/cli-fixture.js";
+import { GATED, LEASE_MS, newRun, newRunEvent, RUNNING } from "../support/store/run-samples.js";
 
 const FAR = "fa4000000000000000000000000000aa";
 const HEALTHY = "run_far0healthy0";

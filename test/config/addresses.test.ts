@@ -1,8 +1,15 @@
 import { hostname } from "node:os";
+import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { advertisedAddress, parsePeerAddress } from "../../src/config/addresses.js";
+import {
+  advertisedAddress,
+  isAllowedAddress,
+  isNetwork,
+  parsePeerAddress,
+} from "../../src/config/addresses.js";
 import { parseConfig } from "../../src/config/schema.js";
 import { derivePeerKey, newPeerKey } from "../../src/gateway/peers/peer.js";
+import { repetitions } from "../support/scale.js";
 
 describe("where other gateways reach one", () => {
   test("is a host and a port", () => {
@@ -50,4 +57,95 @@ test("a shared key is of these two, in this direction, in this life", () => {
   ].map((each) => each.toString("hex"));
   expect(new Set(keys).size).toBe(keys.length);
   expect(derivePeerKey(key, "in_a", "in_b").toString("hex")).toBe(keys[0]);
+});
+
+describe("without anything allowed", () => {
+  test.each([
+    ["8.8.8.8"],
+    ["1.1.1.1"],
+    ["172.32.0.1"],
+    ["100.128.0.1"],
+    ["223.255.255.255"],
+    ["2606:4700::1111"],
+    ["2a00:1450:4001::200e"],
+    // What a network with IPv6 alone makes of a public IPv4 address.
+    ["64:ff9b::8.8.8.8"],
+    ["::ffff:8.8.8.8"],
+  ])("%s is public", (address) => expect(isAllowedAddress(address, [])).toBe(true));
+
+  test.each([
+    ["127.0.0.1"],
+    ["127.255.255.254"],
+    ["0.0.0.0"],
+    ["10.1.2.3"],
+    ["172.16.0.1"],
+    ["172.31.255.255"],
+    ["192.168.1.1"],
+    ["100.64.0.1"],
+    ["169.254.169.254"],
+    ["192.0.0.192"],
+    ["198.18.0.1"],
+    ["224.0.0.1"],
+    ["240.0.0.1"],
+    ["255.255.255.255"],
+    ["::"],
+    ["::1"],
+    ["fe80::1"],
+    ["fe80::1%eth0"],
+    ["fec0::1"],
+    ["fc00::1"],
+    ["fd00:ec2::254"],
+    ["ff02::1"],
+    ["::ffff:127.0.0.1"],
+    ["::ffff:a9fe:a9fe"],
+    ["0:0:0:0:0:ffff:7f00:1"],
+    ["::127.0.0.1"],
+    ["64:ff9b::127.0.0.1"],
+    ["64:ff9b::a9fe:a9fe"],
+    ["64:ff9b:1::8.8.8.8"],
+    ["2002:7f00:1::"],
+    ["2001:0:7f00:1::"],
+    ["2001:db8::1"],
+    ["100::1"],
+  ])("%s is not", (address) => expect(isAllowedAddress(address, [])).toBe(false));
+});
+
+test("allowed networks are reached in every notation, and no others", () => {
+  expect(isAllowedAddress("10.0.0.7", ["10.0.0.7"])).toBe(true);
+  expect(isAllowedAddress("::ffff:10.0.0.7", ["10.0.0.0/24"])).toBe(true);
+  expect(isAllowedAddress("10.0.0.8", ["10.0.0.7"])).toBe(false);
+  expect(isAllowedAddress("fd00::7", ["fd00::/8"])).toBe(true);
+  expect(isAllowedAddress("fe80::7", ["fd00::/8"])).toBe(false);
+  expect(isAllowedAddress("127.0.0.1", ["0.0.0.0/0"])).toBe(true);
+  expect(isAllowedAddress("::1", ["0.0.0.0/0"])).toBe(false);
+});
+
+test("an IPv4 address is judged the same in every IPv6 form", () => {
+  fc.assert(
+    fc.property(fc.ipV4(), (address) => {
+      const alone = isAllowedAddress(address, []);
+      return (
+        isAllowedAddress(`::ffff:${address}`, []) === alone &&
+        isAllowedAddress(`64:ff9b::${address}`, []) === alone
+      );
+    }),
+    { numRuns: repetitions(100, 1000) },
+  );
+});
+
+test("a network is an address, or one with as many bits as it can have", () => {
+  for (const good of ["10.0.0.1", "10.0.0.0/8", "::1", "fd00::/8", "0.0.0.0/0", "::/128"])
+    expect({ good, is: isNetwork(good) }).toEqual({ good, is: true });
+  for (const bad of [
+    "",
+    "lan",
+    "10.0.0.0/33",
+    "10.0.0/8",
+    "::/129",
+    "10.0.0.0/",
+    "10.0.0.0/8/8",
+    "fe80::1%lo",
+    "1.2.3.4/x",
+  ])
+    expect({ bad, is: isNetwork(bad) }).toEqual({ bad, is: false });
 });

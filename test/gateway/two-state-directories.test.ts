@@ -15,9 +15,9 @@ import {
 } from "vitest";
 import { createClient, type GatewayClient } from "../../src/api/client.js";
 import { type Gateway, openGateway } from "../../src/gateway/gateway.js";
-import { loadOrCreateGatewayId } from "../../src/home/persistent-id.js";
-import { gatewaySocketPath } from "../../src/home/state-directory.js";
 import { packageVersion } from "../../src/home/package.js";
+import { gatewaySocketPath } from "../../src/home/state-directory.js";
+import { loadOrCreateGatewayId } from "../../src/home/state-identity.js";
 import { readOperatorToken } from "../../src/sessions/requester.js";
 import type { Store } from "../../src/store/store.js";
 import { newGateway } from "../contract/gateway-contract.js";

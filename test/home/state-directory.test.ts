@@ -8,7 +8,14 @@ import { join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { StateUnusable } from "../../src/errors.js";
-import { longestSocketPath, resolveHome, socketPathLimit } from "../../src/home/state-directory.js";
+import {
+  fuseTypeName,
+  longestSocketPath,
+  networkFileSystemOf,
+  networkTypeName,
+  resolveHome,
+  socketPathLimit,
+} from "../../src/home/state-directory.js";
 import { findStateDirectory, openStateDirectory } from "../../src/store/open.js";
 import { mountSmallDisk, whyNoMounts } from "../support/small-disk.js";
 import { temporaryDirectory, type TemporaryDirectory } from "../support/temporary-directory.js";
@@ -172,4 +179,31 @@ test("a directory that its owner may not write is refused", async (context) => {
   const { stdout, stderr } = spawnSync(asNobody[0], [...asNobody.slice(1), ...node], { encoding: "utf8" });
   expect(stdout, stderr).toContain("STATE_UNUSABLE");
   expect(stdout).toContain("is not writable for this user");
+});
+
+const mountinfo = [
+  "22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw",
+  "40 22 0:50 / /mnt/remote rw,nosuid - fuse.sshfs host:/home rw,user_id=1000",
+  "41 22 0:51 / /mnt/shared rw - virtiofs share rw",
+  "42 22 0:300 / /container rw - fuse.fuse-overlayfs fuse-overlayfs rw",
+].join("\n");
+
+test("network file systems are recognized by their number", () => {
+  const numbers = [0x6969, 0x517b, 0xff534d42, 0xfe534d42, 0x01021997];
+  expect(numbers.map(networkTypeName)).toEqual(["nfs", "smb", "cifs", "smb2", "9p"]);
+  // ext4, tmpfs, btrfs, xfs, overlayfs
+  for (const local of [0xef53, 0x01021994, 0x9123683e, 0x58465342, 0x794c7630])
+    expect(networkTypeName(local)).toBeNull();
+});
+
+test("known local FUSE file systems are local, and others count as remote", () => {
+  expect(fuseTypeName(mountinfo, 50)).toBe("fuse.sshfs");
+  expect(fuseTypeName(mountinfo, 51)).toBe("virtiofs");
+  // Device 0:300, as stat(2) packs it.
+  expect(fuseTypeName(mountinfo, (300 & 0xff) | ((300 & ~0xff) << 12))).toBeNull();
+  expect(fuseTypeName(mountinfo, 99)).toBe("fuse");
+});
+
+test("a directory on a local disk is local", async () => {
+  expect(await networkFileSystemOf(tmpdir())).toBeNull();
 });

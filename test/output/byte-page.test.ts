@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { defaults } from "../../src/defaults.js";
 import { BadInput } from "../../src/errors.js";
 import { readBytePage } from "../../src/output/byte-page.js";
-import type { ByteReader } from "../../src/output/byte-reader.js";
+import { type ByteReader, findRange, readRange } from "../../src/output/byte-reader.js";
 import { readLinePage } from "../../src/output/line-page.js";
 import { repetitions } from "../support/scale.js";
 import { storedStream } from "./stored-stream.js";
@@ -122,4 +122,31 @@ describe("with lost bytes", () => {
     expect(await readLinePage(read, { last: 10 })).toMatchObject({ lines: ["b€"], lostBytes: 14 });
     expect(await readLinePage(read, { from: 2, lines: 10 })).toMatchObject({ lines: ["b€"], lostBytes: 14 });
   });
+});
+
+test("the range of a stream is found with few reads of one byte", async () => {
+  await fc.assert(
+    fc.asyncProperty(fc.nat(5_000), fc.nat(5_000), async (length, dropped) => {
+      const first = Math.min(dropped, length);
+      const { read, given } = storedStream(Buffer.alloc(length), { first });
+      const found = await findRange(read);
+      // A stream with no kept bytes does not show where it was.
+      expect(found).toEqual(first === length ? { first: 0, end: 0 } : { first, end: length });
+      expect(given).toMatchObject({ most: first === length ? 0 : 1 });
+      expect(given.total).toBeLessThan(30);
+    }),
+  );
+});
+
+test("a range is read completely with reads of any size, or from its first kept byte", async () => {
+  const { read, drop } = storedStream("0123456789", { mostAtOnce: 3 });
+  const text = async (first: number, end: number): Promise<[number, string]> => {
+    const { offset, bytes } = await readRange(read, { first, end });
+    return [offset, Buffer.from(bytes).toString()];
+  };
+  expect(await text(1, 9)).toEqual([1, "12345678"]);
+  expect(await text(8, 99)).toEqual([8, "89"]);
+  drop(4);
+  expect(await text(1, 9)).toEqual([4, "45678"]);
+  expect(await text(1, 3)).toEqual([1, ""]);
 });

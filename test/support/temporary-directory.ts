@@ -1,7 +1,7 @@
 import { mkdtemp, readdir, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { removeRunCgroups } from "../../src/anchor/instance/run-cgroups.js";
+import { removeRunCgroups } from "../../src/anchor/instance/instance-directories.js";
 
 export interface TemporaryDirectory extends AsyncDisposable {
   readonly path: string;

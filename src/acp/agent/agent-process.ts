@@ -1,5 +1,5 @@
 import type { Clock } from "../../async/clock.js";
-import { grantsAnyAccess, toClientCapabilities } from "../../config/client-access.js";
+import { grantsAnyAccess, toClientCapabilities } from "../../config/agents.js";
 import { defaults } from "../../defaults.js";
 import { AcpSessionClosed, StdinClosed } from "../../errors.js";
 import { errorMessage } from "../../home/errno.js";

@@ -3,7 +3,7 @@ import { type AcpClosed, type AcpCloseReason, HoldfastError } from "../../errors
 import { errorMessage } from "../../home/errno.js";
 import type { StoredError } from "../../model/acp.js";
 import type { RunExit } from "../../model/run.js";
-import { LineBuilder } from "../../output/line-builder.js";
+import { LineBuilder } from "../../output/line-collector.js";
 import { redactedExcerpt, redactText } from "../../text/redact.js";
 import { sanitizeText } from "../../text/sanitize.js";
 

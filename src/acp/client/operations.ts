@@ -1,6 +1,6 @@
 import { isAbsolute, resolve } from "node:path";
 import { z } from "zod";
-import type { ClientAccess } from "../../config/client-access.js";
+import type { ClientAccess } from "../../config/agents.js";
 import { defaults } from "../../defaults.js";
 import { runIdFrom } from "../../model/ids.js";
 import type { ExecRule } from "../../model/session.js";

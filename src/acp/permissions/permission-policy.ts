@@ -12,7 +12,7 @@ import type {
 import { newPermissionId } from "../../model/ids.js";
 import type { NewRunEvent } from "../../model/run-event.js";
 import { type LabelledText, labelTexts } from "../../sessions/approval-question.js";
-import { matchesGlob } from "../../text/glob.js";
+import { matchesGlob } from "../../text/match.js";
 import { redactedExcerpt } from "../../text/redact.js";
 import { firstChars, truncate } from "../../text/truncate.js";
 import { boundedString } from "../turn/turn-summary.js";

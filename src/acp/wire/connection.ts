@@ -4,8 +4,8 @@ import type {
   AgentRequestParamsByMethod,
   AgentRequestResponsesByMethod,
 } from "@agentclientprotocol/sdk";
+import { hostClock, monotonicId } from "../../async/clock.js";
 import { deferred } from "../../async/deferred.js";
-import { hostClock, monotonicId } from "../../async/host-clock.js";
 import { defaults } from "../../defaults.js";
 import { AcpClosed } from "../../errors.js";
 import { errorMessage } from "../../home/errno.js";

@@ -1,10 +1,10 @@
 import { AnchorUnusable, BadInput } from "../../errors.js";
 import type { ProcessIdentity } from "../../model/process.js";
-import { runAnchorMode } from "../binary/run-mode.js";
-import type { ReapResult } from "./types.js";
-import { toIdentity, requireDigits, requirePid, requireWholeNumber } from "./processes.js";
+import { asArray, asNullable, asObject, asString, asWholeNumber, parseJson } from "../../text/parse-json.js";
+import { runAnchorMode } from "../binary.js";
+import { requireDigits, requirePid, requireWholeNumber, toIdentity } from "./processes.js";
 import { runReap } from "./reap.js";
-import { asArray, asNullable, parseJson, asObject, asString, asWholeNumber } from "../../text/parse-json.js";
+import type { ReapResult } from "./types.js";
 
 /** A process of any tool with a certain variable in its environment. */
 export interface MarkedProcess {

@@ -1,19 +1,19 @@
 import { AnchorUnusable } from "../../errors.js";
-import { runAnchorMode } from "../binary/run-mode.js";
 import type { ProcessIdentity } from "../../model/process.js";
-import type { KnownAnchor, ReapRequest, ReapResult } from "./types.js";
-import { requireDigits, requirePid, requireWholeNumber } from "./processes.js";
-import { EMPTINESS_VALUES, toKillMode, toResidue, toSurvivors } from "../run-dir/run-files.js";
 import {
   asArray,
   asBoolean,
   asNullable,
-  asOneOf,
-  parseJson,
   asObject,
+  asOneOf,
   asString,
   asWholeNumber,
+  parseJson,
 } from "../../text/parse-json.js";
+import { runAnchorMode } from "../binary.js";
+import { EMPTINESS_VALUES, toKillMode, toResidue, toSurvivors } from "../run-dir/run-files.js";
+import { requireDigits, requirePid, requireWholeNumber } from "./processes.js";
+import type { KnownAnchor, ReapRequest, ReapResult } from "./types.js";
 
 /** Verifies an identity and ends its process tree, for a run whose anchor is gone. */
 export async function reap(anchorPath: string, request: ReapRequest): Promise<ReapResult> {

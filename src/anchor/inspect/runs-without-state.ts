@@ -2,24 +2,22 @@ import { readdir, rmdir, stat } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { AnchorUnusable } from "../../errors.js";
 import type { ProcessIdentity } from "../../model/process.js";
-import { runAnchorMode } from "../binary/run-mode.js";
-import type { ReapResult } from "./types.js";
-import type { CgroupRef } from "../run-dir/types.js";
-import { toIdentity, inspectProcesses } from "./processes.js";
-import { inspectCgroups } from "./cgroups.js";
-import { findCgroupRoot } from "./cgroup-probe.js";
-import { reap } from "./reap.js";
-import { HIDDEN_STATE } from "./liveness.js";
 import {
   asArray,
-  type JsonObject,
   asNullable,
-  asOneOf,
-  parseJson,
   asObject,
+  asOneOf,
   asString,
   asWholeNumber,
+  type JsonObject,
+  parseJson,
 } from "../../text/parse-json.js";
+import { runAnchorMode } from "../binary.js";
+import type { CgroupRef } from "../run-dir/types.js";
+import { findCgroupRoot, inspectCgroups } from "./cgroups.js";
+import { HIDDEN_STATE, inspectProcesses, toIdentity } from "./processes.js";
+import { reap } from "./reap.js";
+import type { ReapResult } from "./types.js";
 
 export interface ProcessWithoutState {
   readonly identity: ProcessIdentity;

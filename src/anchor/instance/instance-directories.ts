@@ -1,12 +1,123 @@
-import { lstat, readdir, rmdir, unlink } from "node:fs/promises";
-import { join } from "node:path";
+import { lstat, readdir, rmdir, stat, statfs, unlink } from "node:fs/promises";
+import { dirname, join } from "node:path";
 import { BadInput, InstanceLocked } from "../../errors.js";
 import { errnoCode } from "../../home/errno.js";
 import { isInstanceLockFree } from "../../home/instance-lock.js";
+import { readOwnFile } from "../../home/own-file.js";
+import { asArray, asNullable, asObject, asString, parseJson } from "../../text/parse-json.js";
 import { isLauncherListening } from "../protocol/connection.js";
 import { isSafeId, RunDirectories } from "../run-dir/run-directories.js";
+import type { CgroupRef } from "../run-dir/types.js";
 import { holdInstance } from "./instance-hold.js";
-import { isRemoved, removeRunCgroups } from "./run-cgroups.js";
+
+export type RunCgroup = CgroupRef & { readonly runId: string };
+
+/** The part of `launcher.json` about the cgroups of an instance's runs. */
+interface LauncherFile {
+  /** The cgroup path as in the records; null if there is none. */
+  readonly cgroup: string | null;
+  /** The directory of the cgroup in the mounted file system. */
+  readonly cgroupDirectory: string | null;
+  /** Directories of cgroup v1 hierarchies that hold the limits of the runs. */
+  readonly limitDirectories: readonly string[];
+  /** Device and inode of the instance directory. */
+  readonly device: string;
+  readonly inode: string;
+}
+
+const CGROUP2_MAGIC = 0x63677270;
+
+/** Lists the cgroups of an instance's runs. Empty unless they were provably created for this directory. */
+export async function listRunCgroups(instanceDir: string, instanceId: string): Promise<readonly RunCgroup[]> {
+  const location = await findCgroupLocation(instanceDir, instanceId);
+  if (location === null) return [];
+  const entries = await readdir(location.directory, { withFileTypes: true }).catch(() => []);
+  const found = entries
+    .filter((entry) => entry.isDirectory() && isSafeId(entry.name))
+    .map(async ({ name: runId }): Promise<RunCgroup | null> => {
+      const inode = await inodeOf(join(location.directory, runId));
+      return inode === null ? null : { runId, path: `${location.cgroup}/${runId}`, inode };
+    });
+  return (await Promise.all(found)).filter((boundary) => boundary !== null);
+}
+
+/**
+ * Removes the cgroups that a killed launcher left. Returns false if one is still in use: the kernel removes only empty
+ * ones.
+ */
+export async function removeRunCgroups(instanceDir: string, instanceId: string): Promise<boolean> {
+  const location = await findCgroupLocation(instanceDir, instanceId);
+  if (location === null) return true;
+  const { directory } = location;
+  const runs = await listRunCgroups(instanceDir, instanceId);
+  await Promise.allSettled(runs.map(({ runId }) => rmdir(join(directory, runId))));
+  if (!(await isRemoved(rmdir(directory)))) return false;
+  await Promise.all(location.limitDirectories.map(removeLimitCgroups));
+  // An anchor that was just killed may still be exiting.
+  await isRemoved(rmdir(join(dirname(directory), "sup")));
+  return isRemoved(rmdir(dirname(directory)));
+}
+
+export async function isRemoved(removal: Promise<void>): Promise<boolean> {
+  return removal.then(
+    () => true,
+    (error: unknown) => errnoCode(error) === "ENOENT",
+  );
+}
+
+async function removeLimitCgroups(directory: string): Promise<void> {
+  const names = await readdir(directory).catch(() => []);
+  await Promise.allSettled(names.filter(isSafeId).map((runId) => rmdir(join(directory, runId))));
+  await rmdir(directory).catch(() => {});
+}
+
+interface CgroupLocation {
+  readonly cgroup: string;
+  readonly directory: string;
+  readonly limitDirectories: readonly string[];
+}
+
+async function findCgroupLocation(instanceDir: string, instanceId: string): Promise<CgroupLocation | null> {
+  const parsed = await readLauncherFile(instanceDir);
+  if (parsed === null || parsed.cgroup === null || parsed.cgroupDirectory === null) return null;
+  const here = await stat(instanceDir, { bigint: true }).catch(() => null);
+  // A copied or restored state directory must not claim the cgroups of the original.
+  if (here === null || String(here.dev) !== parsed.device || String(here.ino) !== parsed.inode) return null;
+  const base = `/holdfast-${instanceId}-${here.dev.toString(16)}-${here.ino.toString(16)}`;
+  const tail = `${base}/runs`;
+  if (!parsed.cgroup.endsWith(tail) || !parsed.cgroupDirectory.endsWith(tail)) return null;
+  // Parts of the path may have been removed before.
+  const mounted = await statfs(dirname(dirname(parsed.cgroupDirectory))).catch(() => null);
+  if (mounted?.type !== CGROUP2_MAGIC) return null;
+  return {
+    cgroup: parsed.cgroup,
+    directory: parsed.cgroupDirectory,
+    limitDirectories: parsed.limitDirectories.filter((path) => path.endsWith(base)),
+  };
+}
+
+async function readLauncherFile(instanceDir: string): Promise<LauncherFile | null> {
+  const text = await readOwnFile(join(instanceDir, "launcher.json")).catch(() => null);
+  if (text === null) return null;
+  return parseJson(text, (value) => {
+    const object = asObject(value);
+    return {
+      cgroup: asNullable(asString, object["cgroup"]),
+      cgroupDirectory: asNullable(asString, object["cgroupDirectory"]),
+      // Older launchers do not write this field.
+      limitDirectories: (asNullable(asArray, object["limitDirectories"]) ?? []).map(asString),
+      device: asString(object["device"]),
+      inode: asString(object["inode"]),
+    };
+  });
+}
+
+async function inodeOf(path: string): Promise<string | null> {
+  return stat(path, { bigint: true }).then(
+    ({ ino }) => String(ino),
+    () => null,
+  );
+}
 
 /** An instance with a directory in this state directory. It is dead if no process holds its lock. */
 export interface LocalInstance {

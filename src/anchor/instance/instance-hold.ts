@@ -4,8 +4,7 @@ import { basename, dirname } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { InstanceLocked } from "../../errors.js";
 import { acquireInstanceLock, type FileLock, isInstanceLockFree } from "../../home/instance-lock.js";
-import { runAnchorMode } from "../binary/run-mode.js";
-import { findAnchorBinary } from "../binary/find.js";
+import { findAnchorBinary, runAnchorMode } from "../binary.js";
 
 /**
  * The state of an instance's locks. `restored`: the lock file or the instance directory had been removed and was

@@ -4,8 +4,7 @@ import { defaults } from "../../defaults.js";
 import { AnchorUnusable, LimitUnavailable, SpawnFailed, StaleEpoch } from "../../errors.js";
 import { errnoCode } from "../../home/errno.js";
 import type { SpawnFailure } from "../run-dir/types.js";
-import { isNotListening } from "./connection.js";
-import type { HandshakeResult } from "./handshake.js";
+import { type HandshakeResult, isNotListening } from "./connection.js";
 
 /** Advice for hosts where no cgroup can be created or controllers are missing. */
 export const DELEGATION_HINT =

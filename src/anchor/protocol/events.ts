@@ -1,10 +1,10 @@
 import type { ProcessEvidence } from "../inspect/types.js";
-import type { AnchorEvent, Welcome } from "./types.js";
-import type { LeaderStatus, StreamName } from "../run-dir/types.js";
 import { parseExit, parseSurvivors } from "../run-dir/run-files.js";
+import type { LeaderStatus, StreamName } from "../run-dir/types.js";
 import { describeSpawnFailure, type StartAttempt } from "./errors.js";
-import { MalformedFrame } from "./frame-decoder.js";
+import { MalformedFrame } from "./frame.js";
 import type { AnchorMessage, MessageFields } from "./message-codec.js";
+import type { AnchorEvent, Welcome } from "./types.js";
 
 /** pid, start time, unique id, parent, session, CPU time and memory, 8 bytes each; then one byte for the state. */
 const MEMBER_NUMBERS = 7;

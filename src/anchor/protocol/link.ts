@@ -1,7 +1,11 @@
 import type { ProcessIdentity } from "../../model/process.js";
-import { streamNumber, decodeEvent } from "./events.js";
+import type { AnchorExit, RunScope, StreamName } from "../run-dir/types.js";
+import type { ConnectionListener, MessageConnection } from "./connection.js";
 import type { StartAttempt } from "./errors.js";
-import { MalformedFrame } from "./frame-decoder.js";
+import { decodeEvent, streamNumber } from "./events.js";
+import { MalformedFrame } from "./frame.js";
+import { type AnchorMessage, encodeMessage } from "./message-codec.js";
+import { abandonFrame, adoptFrame, newRunKey, policyFrame, signalFrame, stopFrame } from "./requests.js";
 import type {
   AnchorEvent,
   AnchorLink,
@@ -11,10 +15,6 @@ import type {
   TerminalSize,
   Welcome,
 } from "./types.js";
-import type { AnchorExit, RunScope, StreamName } from "../run-dir/types.js";
-import { encodeMessage, type AnchorMessage } from "./message-codec.js";
-import { abandonFrame, adoptFrame, newRunKey, policyFrame, signalFrame, stopFrame } from "./requests.js";
-import type { MessageConnection, ConnectionListener } from "./connection.js";
 
 /** Well below the frame limit; a pipe holds 64 KiB. */
 const MAX_WRITE_BYTES = 64 * 1024;

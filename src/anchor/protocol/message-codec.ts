@@ -1,6 +1,5 @@
-import { type AnchorFrame, FieldReader, MalformedFrame } from "./frame-decoder.js";
-import { FrameEncoder } from "./frame-encoder.js";
-import { type MessageField, type FieldKind, messages } from "./messages.js";
+import { type AnchorFrame, FieldReader, FrameEncoder, MalformedFrame } from "./frame.js";
+import { type FieldKind, type MessageField, messages } from "./messages.js";
 
 type Messages = typeof messages;
 export type AnchorMessageName = keyof Messages;

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { clientAccessSchema } from "../../config/client-access.js";
+import { clientAccessSchema } from "../../config/agents.js";
 import { defaults } from "../../defaults.js";
 import { ACP_MODES, REAP_POLICIES } from "../../model/enums.js";
 import { endpoints } from "../endpoints.js";

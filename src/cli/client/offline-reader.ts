@@ -1,7 +1,7 @@
 import type { StreamName } from "../../anchor/host.js";
 import { contract, type RequestContext } from "../../api/contract.js";
 import { NotFound, PeerUnreachable, RunNotFound } from "../../errors.js";
-import { readStateId } from "../../home/persistent-id.js";
+import { readStateId } from "../../home/state-identity.js";
 import { looksLikeSessionId } from "../../model/ids.js";
 import type { RunRecord } from "../../model/run.js";
 import type { SessionRecord } from "../../model/session.js";

@@ -6,7 +6,7 @@ import { databaseUrl } from "../../config/database-url.js";
 import { defaults } from "../../defaults.js";
 import { BadInput, RunNotFound, StoreAway, StoreUnreadable } from "../../errors.js";
 import { observeMachineIdentity } from "../../home/machine-identity.js";
-import { readStateId } from "../../home/persistent-id.js";
+import { readStateId } from "../../home/state-identity.js";
 import { resolveHome, type StateDirectory } from "../../home/state-directory.js";
 import type { RunRecord } from "../../model/run.js";
 import { findStateDirectory, openStoreForReading } from "../../store/open.js";
@@ -29,7 +29,7 @@ export async function openLocalState(): Promise<LocalState | null> {
 
 export async function openLocalObserver({ home }: StateDirectory): Promise<NativeObserver> {
   const [{ findAnchorBinary: findAnchor }, { openNativeObserver: observeNatively }] = await Promise.all([
-    import("../../anchor/binary/find.js"),
+    import("../../anchor/binary.js"),
     import("../../anchor/native-observer.js"),
   ]);
   return observeNatively(home, await observeMachineIdentity(home), findAnchor());

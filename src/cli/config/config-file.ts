@@ -1,6 +1,6 @@
 import { describeChannels } from "../../channels/check-channel.js";
 import { configPath } from "../../config/file.js";
-import { BadConfig } from "../../config/problems.js";
+import { BadConfig } from "../../config/parse.js";
 import type { Config } from "../../config/schema.js";
 import { readSettings, type Setting } from "../../config/settings.js";
 import { BadInput } from "../../errors.js";

@@ -2,7 +2,7 @@ import { checkChannel, describeChannel } from "../../channels/check-channel.js";
 import { configPath } from "../../config/file.js";
 import { readSettings } from "../../config/settings.js";
 import { errorMessage } from "../../home/errno.js";
-import { readableSecrets } from "../../home/readable-secrets.js";
+import { readableSecrets } from "../../home/path-trust.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { openLocalState } from "../client/resolve-run.js";
 import { print, toJson } from "../print/stdout.js";

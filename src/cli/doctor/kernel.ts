@@ -1,7 +1,7 @@
 import { access, readFile } from "node:fs/promises";
 import { release } from "node:os";
-import { findAnchorBinary, requireSameVersion } from "../../anchor/binary/find.js";
-import { type LimitProbe, probeCgroup, probeLimits } from "../../anchor/inspect/cgroup-probe.js";
+import { findAnchorBinary, requireSameVersion } from "../../anchor/binary.js";
+import { type LimitProbe, probeCgroup, probeLimits } from "../../anchor/inspect/cgroups.js";
 import { inspectProcesses } from "../../anchor/inspect/processes.js";
 import { DELEGATION_HINT } from "../../anchor/protocol/errors.js";
 import { errorMessage } from "../../home/errno.js";

@@ -1,13 +1,13 @@
 import type { RunAddress } from "../../anchor/host.js";
 import { systemClock } from "../../async/clock.js";
-import { runConcurrently } from "../../async/semaphore.js";
+import { runConcurrently } from "../../async/concurrency.js";
 import { defaults } from "../../defaults.js";
 import { describeWaitingGateway, findWaitingGateway } from "../../gateway/gateway-files.js";
 import { describeUnreachable, locateGateway } from "../../gateway/locate.js";
 import { errorMessage } from "../../home/errno.js";
 import { readOwnFile } from "../../home/own-file.js";
-import { readStateId } from "../../home/persistent-id.js";
 import type { StateDirectory } from "../../home/state-directory.js";
+import { readStateId } from "../../home/state-identity.js";
 import { OPEN_RUN_STATES } from "../../model/run.js";
 import { openStoreForReading } from "../../store/open.js";
 import { listLiveProcesses, type RunProcesses } from "../../supervisor/inspect/live-processes.js";

@@ -1,4 +1,4 @@
-import { findAnchorBinary, requireSameVersion } from "../../anchor/binary/find.js";
+import { findAnchorBinary, requireSameVersion } from "../../anchor/binary.js";
 import { inspectProcesses } from "../../anchor/inspect/processes.js";
 import { databaseUrl, migrationMode } from "../../config/database-url.js";
 import { configPath, readConfigFile } from "../../config/file.js";

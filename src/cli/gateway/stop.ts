@@ -1,5 +1,5 @@
 import { setTimeout } from "node:timers/promises";
-import { findAnchorBinary } from "../../anchor/binary/find.js";
+import { findAnchorBinary } from "../../anchor/binary.js";
 import { reapMarkedProcess } from "../../anchor/inspect/by-marker.js";
 import type { ShutdownPolicy, ShutdownSummary } from "../../api/routes/gateway.js";
 import { defaults } from "../../defaults.js";

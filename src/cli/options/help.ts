@@ -1,5 +1,5 @@
 import type { Command, HelpConfiguration, Option } from "commander";
-import { didYouMean } from "../../text/did-you-mean.js";
+import { didYouMean } from "../../text/match.js";
 
 /** Help without aliases (old spellings), and with defaults as a user would write them. */
 export const helpConfiguration: HelpConfiguration = {

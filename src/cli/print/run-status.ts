@@ -1,5 +1,5 @@
 import type { ProcessEvidence, StreamName } from "../../anchor/host.js";
-import { describeSurvivor } from "../../anchor/inspect/liveness.js";
+import { describeSurvivor } from "../../anchor/inspect/processes.js";
 import { defaults } from "../../defaults.js";
 import { isSameMachine } from "../../home/machine-identity.js";
 import type { MachineIdentity } from "../../model/process.js";

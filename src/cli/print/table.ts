@@ -1,6 +1,6 @@
 import { isatty } from "node:tty";
 import { sanitizeLine } from "../../text/sanitize.js";
-import { displayWidth, truncateToWidth } from "../../text/width.js";
+import { displayWidth, truncateToWidth } from "../../text/truncate.js";
 import { print } from "./stdout.js";
 import { paletteFor } from "./terminal.js";
 

@@ -2,7 +2,7 @@ import { writeSync } from "node:fs";
 import { isatty } from "node:tty";
 import picocolors from "picocolors";
 import { sanitizeLine } from "../../text/sanitize.js";
-import { truncateToWidth } from "../../text/width.js";
+import { truncateToWidth } from "../../text/truncate.js";
 
 export type Palette = ReturnType<typeof picocolors.createColors>;
 

@@ -1,5 +1,5 @@
 import { resolve } from "node:path";
-import { describeSurvivor } from "../../anchor/inspect/liveness.js";
+import { describeSurvivor } from "../../anchor/inspect/processes.js";
 import type { GatewayClient, GatewayError } from "../../api/client.js";
 import type { RequestOf, ResponseOf } from "../../api/contract.js";
 import { BadInput, GatewayUnreachable, LimitUnavailable, SpawnFailed } from "../../errors.js";

@@ -1,4 +1,4 @@
-import { describeSurvivor } from "../../anchor/inspect/liveness.js";
+import { describeSurvivor } from "../../anchor/inspect/processes.js";
 import type { Residue, Survivor } from "../../model/process.js";
 import type { RunRecord, RunStateName } from "../../model/run.js";
 import { formatDuration, formatSize } from "../options/units.js";

@@ -1,5 +1,5 @@
 import type { AnchorEvent } from "../../anchor/host.js";
-import { describeSurvivor } from "../../anchor/inspect/liveness.js";
+import { describeSurvivor } from "../../anchor/inspect/processes.js";
 import { NothingToAbandon, RunNotFound } from "../../errors.js";
 import { newRequestId } from "../../model/ids.js";
 import { sanitizeLine } from "../../text/sanitize.js";

@@ -1,11 +1,11 @@
 import { readFile } from "node:fs/promises";
 import { isAbsolute } from "node:path";
 import { z } from "zod";
-import { findAnchorBinary } from "../../anchor/binary/find.js";
+import { findAnchorBinary } from "../../anchor/binary.js";
 import { inspectProcesses } from "../../anchor/inspect/processes.js";
 import { BadInput } from "../../errors.js";
 import { readMachineIdentity } from "../../home/machine-identity.js";
-import { stateIdOf } from "../../home/persistent-id.js";
+import { stateIdOf } from "../../home/state-identity.js";
 import { resolveHome } from "../../home/state-directory.js";
 import { newRunId } from "../../model/ids.js";
 import { type ImportedFacts, NO_DEADLINES, NO_LIMITS, OPEN_RUN_STATES } from "../../model/run.js";

@@ -1,9 +1,8 @@
-import { findAnchorBinary } from "../../anchor/binary/find.js";
+import { findAnchorBinary } from "../../anchor/binary.js";
 import type { ProcessEvidence } from "../../anchor/host.js";
 import { LEASE_MARKER, listMarkedProcesses } from "../../anchor/inspect/by-marker.js";
 import { inspectCgroups, listCgroupMembers } from "../../anchor/inspect/cgroups.js";
-import { HIDDEN_STATE } from "../../anchor/inspect/liveness.js";
-import { inspectProcesses, type LiveProcesses } from "../../anchor/inspect/processes.js";
+import { HIDDEN_STATE, inspectProcesses, type LiveProcesses } from "../../anchor/inspect/processes.js";
 import { errorMessage } from "../../home/errno.js";
 import { observeMachineIdentity } from "../../home/machine-identity.js";
 import { resolveHome } from "../../home/state-directory.js";

@@ -1,7 +1,6 @@
 import { setTimeout } from "node:timers/promises";
 import { isatty } from "node:tty";
-import { HIDDEN_STATE, isComparable } from "../../anchor/inspect/liveness.js";
-import type { LiveProcesses } from "../../anchor/inspect/processes.js";
+import { HIDDEN_STATE, isComparable, type LiveProcesses } from "../../anchor/inspect/processes.js";
 import { isSameMachine, observeMachineIdentity } from "../../home/machine-identity.js";
 import { resolveHome } from "../../home/state-directory.js";
 import { OPEN_RUN_STATES, type RunKind, type RunRecord } from "../../model/run.js";

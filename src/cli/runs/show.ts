@@ -1,5 +1,5 @@
 import type { ProcessEvidence } from "../../anchor/host.js";
-import { describeSurvivor, HIDDEN_STATE } from "../../anchor/inspect/liveness.js";
+import { describeSurvivor, HIDDEN_STATE } from "../../anchor/inspect/processes.js";
 import { RunNotFound } from "../../errors.js";
 import { observeMachineIdentity } from "../../home/machine-identity.js";
 import { resolveHome } from "../../home/state-directory.js";

@@ -1,5 +1,5 @@
 import type { ProcessEvidence } from "../../anchor/host.js";
-import { HIDDEN_STATE } from "../../anchor/inspect/liveness.js";
+import { HIDDEN_STATE } from "../../anchor/inspect/processes.js";
 import { NotOurs } from "../../errors.js";
 import { isSameMachine, observeMachineIdentity } from "../../home/machine-identity.js";
 import { resolveHome } from "../../home/state-directory.js";

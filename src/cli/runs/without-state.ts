@@ -1,4 +1,4 @@
-import { findAnchorBinary } from "../../anchor/binary/find.js";
+import { findAnchorBinary } from "../../anchor/binary.js";
 import {
   findRunsWithoutState,
   isRunWithoutStateGone,

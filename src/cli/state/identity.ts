@@ -2,9 +2,14 @@ import { rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { databaseUrl } from "../../config/database-url.js";
 import { readOwnFile } from "../../home/own-file.js";
-import { loadOrCreateGatewayId, readStateId, stateIdOf } from "../../home/persistent-id.js";
+import {
+  loadOrCreateGatewayId,
+  readStateId,
+  recordLocation,
+  stateIdOf,
+  type StateProvenance,
+} from "../../home/state-identity.js";
 import { findStateDirectoryOrCopy, resolveHome, type StateDirectory } from "../../home/state-directory.js";
-import { recordLocation, type StateProvenance } from "../../home/state-location.js";
 import { OPEN_RUN_STATES, type RunRecord } from "../../model/run.js";
 import { localCopyDirectory } from "../../store/local-copy/run-copy.js";
 import { openStore, openStoreForReading, provenanceOf } from "../../store/open.js";

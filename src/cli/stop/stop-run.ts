@@ -1,4 +1,4 @@
-import { describeSurvivor } from "../../anchor/inspect/liveness.js";
+import { describeSurvivor } from "../../anchor/inspect/processes.js";
 import type { ResponseOf } from "../../api/contract.js";
 import type { Survivor } from "../../model/process.js";
 import { sanitizeLine } from "../../text/sanitize.js";

@@ -1,7 +1,7 @@
 import type { ResponseOf } from "../../api/contract.js";
 import type { RunProcesses } from "../../supervisor/inspect/live-processes.js";
 import { sanitizeLine, sanitizeText } from "../../text/sanitize.js";
-import { truncateToWidth } from "../../text/width.js";
+import { truncateToWidth } from "../../text/truncate.js";
 import type { ReadApi } from "../client/connect.js";
 import { openReadClient } from "../client/read-client.js";
 import { formatDuration } from "../options/units.js";

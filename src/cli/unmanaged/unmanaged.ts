@@ -1,5 +1,5 @@
 import { readFile, readlink } from "node:fs/promises";
-import { findAnchorBinary } from "../../anchor/binary/find.js";
+import { findAnchorBinary } from "../../anchor/binary.js";
 import type { ProcessEvidence } from "../../anchor/host.js";
 import {
   listMarkedProcesses,

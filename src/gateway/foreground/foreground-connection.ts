@@ -10,7 +10,7 @@ import {
 } from "../../api/attach-frames.js";
 import { contract, validateInput } from "../../api/contract.js";
 import { stream as streamSchema } from "../../api/routes/schemas.js";
-import { SerialQueue } from "../../async/serial-queue.js";
+import { SerialQueue } from "../../async/concurrency.js";
 import { defaults } from "../../defaults.js";
 import { BadInput, StdinClosed } from "../../errors.js";
 import { errorMessage } from "../../home/errno.js";

@@ -1,5 +1,5 @@
 import { DatabaseSync, type DatabaseSyncInstance } from "@photostructure/sqlite";
-import { hostMonotonicMs } from "../../async/host-clock.js";
+import { hostMonotonicMs } from "../../async/clock.js";
 import { StateUnusable } from "../../errors.js";
 import { translateSqliteError } from "../../home/sqlite-errors.js";
 import { requireCurrentSchema } from "../sqlite/migrate.js";

@@ -1,6 +1,6 @@
 import type { Client, Pool } from "pg";
 import { jitter } from "../../async/clock.js";
-import { SerialQueue } from "../../async/serial-queue.js";
+import { SerialQueue } from "../../async/concurrency.js";
 import { parsePostgresUrl, type PostgresAddress, type PostgresHost } from "../../config/postgres-url.js";
 import { defaults } from "../../defaults.js";
 import { newClient, prepareSession, type SessionSettings } from "./session.js";

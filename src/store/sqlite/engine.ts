@@ -1,7 +1,7 @@
 import { closeSync, fdatasync, openSync } from "node:fs";
 import { promisify } from "node:util";
 import { Kysely, sql, SqliteAdapter, SqliteQueryCompiler } from "kysely";
-import { hostMonotonicMs } from "../../async/host-clock.js";
+import { hostMonotonicMs } from "../../async/clock.js";
 import { StateUnusable } from "../../errors.js";
 import type { Schema } from "../schema.js";
 import { EngineDialect, type SqlDialect, type SqlEngine, type Steps } from "../sql/engine.js";

@@ -3,7 +3,7 @@ import { stat } from "node:fs/promises";
 import { pathToFileURL } from "node:url";
 import { DatabaseSync, type DatabaseSyncInstance } from "@photostructure/sqlite";
 import { CompiledQuery, type Kysely } from "kysely";
-import { hostMonotonicMs } from "../../async/host-clock.js";
+import { hostMonotonicMs } from "../../async/clock.js";
 import { defaults } from "../../defaults.js";
 import { StateUnusable } from "../../errors.js";
 import { translateSqliteError } from "../../home/sqlite-errors.js";

@@ -10,7 +10,7 @@ import type {
   RunIdentities,
   SweptFile,
 } from "../../anchor/host.js";
-import { judgeLiveness, type Liveness } from "../../anchor/inspect/liveness.js";
+import { judgeLiveness, type Liveness } from "../../anchor/inspect/processes.js";
 import type { Clock } from "../../async/clock.js";
 import { defaults } from "../../defaults.js";
 import { AnchorUnusable } from "../../errors.js";

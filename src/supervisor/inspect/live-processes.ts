@@ -1,13 +1,18 @@
 import type { InspectOptions, ProcessEvidence } from "../../anchor/host.js";
-import { HIDDEN_STATE, isComparable } from "../../anchor/inspect/liveness.js";
-import { type AnchoredRun, type LiveProcesses, membersOfRun } from "../../anchor/inspect/processes.js";
+import {
+  type AnchoredRun,
+  HIDDEN_STATE,
+  isComparable,
+  type LiveProcesses,
+  membersOfRun,
+} from "../../anchor/inspect/processes.js";
 import type { NativeObserver } from "../../anchor/native-observer.js";
 import { MAX_LISTED_PROCESSES } from "../../anchor/protocol/messages.js";
 import { errorMessage } from "../../home/errno.js";
 import { isSameMachine } from "../../home/machine-identity.js";
+import { isSameProcess, type ProcessIdentity } from "../../model/process.js";
 import type { RunRecord } from "../../model/run.js";
 import { cgroupOf } from "../run/recorded-identity.js";
-import { isSameProcess, type ProcessIdentity } from "../../model/process.js";
 
 /** The live processes of one run, as far as they can be inspected. */
 export interface RunProcesses {

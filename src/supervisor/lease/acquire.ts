@@ -1,5 +1,5 @@
 import type { AnchorHost, AnchorLink, RunAddress } from "../../anchor/host.js";
-import { runConcurrently } from "../../async/semaphore.js";
+import { runConcurrently } from "../../async/concurrency.js";
 import { defaults } from "../../defaults.js";
 import { StaleEpoch } from "../../errors.js";
 import type { NewRunEvent } from "../../model/run-event.js";

@@ -1,5 +1,5 @@
 import type { LocalInstance } from "../../anchor/host.js";
-import { runConcurrently } from "../../async/semaphore.js";
+import { runConcurrently } from "../../async/concurrency.js";
 import { defaults } from "../../defaults.js";
 import type { NewRunEvent } from "../../model/run-event.js";
 import type { RunRecord } from "../../model/run.js";

@@ -1,8 +1,8 @@
 import type { CgroupState, LocalInstance } from "../../anchor/host.js";
-import type { MachineIdentity } from "../../model/process.js";
-import type { Liveness } from "../../anchor/inspect/liveness.js";
+import type { Liveness } from "../../anchor/inspect/processes.js";
 import { defaults } from "../../defaults.js";
 import { isSameClock, isSameMachine } from "../../home/machine-identity.js";
+import type { MachineIdentity } from "../../model/process.js";
 import type { RunRecord } from "../../model/run.js";
 import type { Decision, Row } from "../decision.js";
 

@@ -8,9 +8,9 @@ import type {
   RunAddress,
   RunFiles,
 } from "../../anchor/host.js";
-import { HIDDEN_STATE, judgeLiveness, type Liveness } from "../../anchor/inspect/liveness.js";
+import { HIDDEN_STATE, judgeLiveness, type Liveness } from "../../anchor/inspect/processes.js";
 import type { Clock } from "../../async/clock.js";
-import { runConcurrently } from "../../async/semaphore.js";
+import { runConcurrently } from "../../async/concurrency.js";
 import { defaults } from "../../defaults.js";
 import { isSameClock, isSameMachine } from "../../home/machine-identity.js";
 import type { ProcessIdentity } from "../../model/process.js";

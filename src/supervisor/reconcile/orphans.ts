@@ -1,5 +1,5 @@
 import type { CgroupRef, RunAddress } from "../../anchor/host.js";
-import { runConcurrently } from "../../async/semaphore.js";
+import { runConcurrently } from "../../async/concurrency.js";
 import { defaults } from "../../defaults.js";
 import { stopOrphanedAnchor } from "../attach/attach.js";
 import type { Decided } from "../decision.js";

@@ -1,6 +1,6 @@
 import type { LocalInstance } from "../../anchor/host.js";
 import type { Clock } from "../../async/clock.js";
-import { runConcurrently } from "../../async/semaphore.js";
+import { runConcurrently } from "../../async/concurrency.js";
 import { defaults } from "../../defaults.js";
 import type { NewRunEvent } from "../../model/run-event.js";
 import { OPEN_RUN_STATES, type RunRecord } from "../../model/run.js";

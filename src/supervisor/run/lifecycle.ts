@@ -1,5 +1,5 @@
 import type { AnchorLink, FirstStop, StopRequest } from "../../anchor/host.js";
-import { describeSurvivor } from "../../anchor/inspect/liveness.js";
+import { describeSurvivor } from "../../anchor/inspect/processes.js";
 import { deferred } from "../../async/deferred.js";
 import { defaults } from "../../defaults.js";
 import { BadInput, type HoldfastError, LeaseLost, SupervisorClosed } from "../../errors.js";

@@ -5,7 +5,7 @@ import { defaultAcpLimits } from "../../../src/acp/limits.js";
 import { SessionWriter } from "../../../src/acp/session-writer.js";
 import type { LiveProcesses } from "../../../src/anchor/inspect/processes.js";
 import { MAX_LISTED_PROCESSES } from "../../../src/anchor/protocol/messages.js";
-import { hostClock } from "../../../src/async/host-clock.js";
+import { hostClock } from "../../../src/async/clock.js";
 import { NotSteering } from "../../../src/errors.js";
 import type { Run } from "../../../src/supervisor/api.js";
 import { openSessionFixture } from "../../support/session-fixture.js";

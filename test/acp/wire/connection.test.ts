@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { initialize } from "../../../src/acp/agent/open-agent-session.js";
 import type { PendingRequest } from "../../../src/acp/wire/pending-requests.js";
-import { NO_CLIENT_ACCESS, toClientCapabilities } from "../../../src/config/client-access.js";
+import { NO_CLIENT_ACCESS, toClientCapabilities } from "../../../src/config/agents.js";
 import { deferred } from "../../../src/async/deferred.js";
 import { defaults } from "../../../src/defaults.js";
 import { ConnectionFixture, flushPending } from "./connection-fixture.js";

@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { writeFileSync } from "node:fs";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { findAnchorBinary } from "../../../src/anchor/binary/find.js";
+import { findAnchorBinary } from "../../../src/anchor/binary.js";
 import { listMarkedProcesses, reapMarkedProcess } from "../../../src/anchor/inspect/by-marker.js";
 import { inspectProcesses } from "../../../src/anchor/inspect/processes.js";
 import { BadInput } from "../../../src/errors.js";

@@ -1,13 +1,13 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { findAnchorBinary } from "../../../src/anchor/binary/find.js";
-import { anchorEnvironment } from "../../../src/anchor/binary/start-launcher.js";
+import { findAnchorBinary } from "../../../src/anchor/binary.js";
 import type { ProcessEvidence } from "../../../src/anchor/host.js";
 import { inspectPort, inspectProcesses, membersOfRun } from "../../../src/anchor/inspect/processes.js";
+import { anchorEnvironment } from "../../../src/anchor/binary.js";
 import { BadInput } from "../../../src/errors.js";
-import { sampleRunRecord } from "../../support/store/run-samples.js";
 import { scaled } from "../../support/scale.js";
+import { sampleRunRecord } from "../../support/store/run-samples.js";
 import { waitFor } from "../../support/wait-for.js";
 
 const anchor = findAnchorBinary();

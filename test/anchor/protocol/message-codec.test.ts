@@ -1,12 +1,11 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { FrameDecoder, MalformedFrame } from "../../../src/anchor/protocol/frame-decoder.js";
-import { FrameEncoder } from "../../../src/anchor/protocol/frame-encoder.js";
+import { FrameDecoder, FrameEncoder, MalformedFrame } from "../../../src/anchor/protocol/frame.js";
 import {
-  decodeMessage,
-  encodeMessage,
   type AnchorMessage,
   type AnchorMessageName,
+  decodeMessage,
+  encodeMessage,
 } from "../../../src/anchor/protocol/message-codec.js";
 import { type MessageField, messages } from "../../../src/anchor/protocol/messages.js";
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { CgroupFreezer } from "../../support/anchor/cgroup-freezer.js";
+import { CgroupFreezer } from "../../support/anchor/cgroups.js";
 import { RecoveryFixture, TWO_PROCESSES } from "../../support/cli/recovery-fixture.js";
 import { waitFor } from "../../support/wait-for.js";
 

@@ -5,7 +5,7 @@ import { ownerWarning, ownerWarningText, runStatusText } from "../../../src/cli/
 import { runTable } from "../../../src/cli/runs/list.js";
 import { END_REASONS } from "../../../src/model/enums.js";
 import type { RunRecord } from "../../../src/model/run.js";
-import { displayWidth } from "../../../src/text/width.js";
+import { displayWidth } from "../../../src/text/truncate.js";
 import { sampleRunExit, sampleRunRecord } from "../../support/store/run-samples.js";
 
 const plain = picocolors.createColors(false);

@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { mkdtempSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { findAnchorBinary } from "../../../src/anchor/binary/find.js";
+import { findAnchorBinary } from "../../../src/anchor/binary.js";
 import { cliPath } from "../../support/cli/cli-fixture.js";
 import { findByCommandLine, isAlive, type LiveProcess, signalProcess } from "../../support/live-processes.js";
 import { type SandboxTier, tiers } from "../../support/sandbox.js";

@@ -1,21 +1,21 @@
 import { chmod, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, onTestFinished, test, vi } from "vitest";
-import { openGateway } from "../../../src/gateway/gateway.js";
 import { createClient } from "../../../src/api/client.js";
-import { readOutputText } from "../../../src/queries/output.js";
+import { openGateway } from "../../../src/gateway/gateway.js";
 import { gatewaySocketPath } from "../../../src/home/state-directory.js";
+import { readOutputText } from "../../../src/queries/output.js";
 import { readOperatorToken } from "../../../src/sessions/requester.js";
-import { whyNoLimits } from "../../support/anchor/cgroup-limits.js";
-import { temporaryHome } from "../../support/supervisor/real-supervisor.js";
+import { whyNoLimits } from "../../support/anchor/cgroups.js";
 import {
-  waitForRunEnd,
-  gatewayForFile,
   errorOf,
-  shellCommand,
+  gatewayForFile,
   outputText,
+  shellCommand,
+  waitForRunEnd,
 } from "../../support/gateway/real-gateway.js";
 import { scaled } from "../../support/scale.js";
+import { temporaryHome } from "../../support/supervisor/real-supervisor.js";
 import { waitFor } from "../../support/wait-for.js";
 
 const gatewayFixture = gatewayForFile();

@@ -11,7 +11,7 @@ import { decidePermission, parsePermissionRequest } from "../../../src/acp/permi
 import { ReplayFilter, type TurnSummary } from "../../../src/acp/turn/turn-summary.js";
 import type { AgentRpcRequest, ConnectionHandlers } from "../../../src/acp/wire/handlers.js";
 import { defaults } from "../../../src/defaults.js";
-import { NO_CLIENT_ACCESS, toClientCapabilities } from "../../../src/config/client-access.js";
+import { NO_CLIENT_ACCESS, toClientCapabilities } from "../../../src/config/agents.js";
 import { newRunId } from "../../../src/model/ids.js";
 import type { PermissionRule } from "../../../src/model/acp.js";
 import type { Supervisor } from "../../../src/supervisor/api.js";

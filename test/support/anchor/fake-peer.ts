@@ -1,10 +1,10 @@
 import { createServer, type Server, type Socket } from "node:net";
-import { FrameDecoder } from "../../../src/anchor/protocol/frame-decoder.js";
+import { FrameDecoder } from "../../../src/anchor/protocol/frame.js";
 import {
-  type MessageFields,
+  type AnchorMessage,
   decodeMessage,
   encodeMessage,
-  type AnchorMessage,
+  type MessageFields,
 } from "../../../src/anchor/protocol/message-codec.js";
 
 /** The peer's side of one connection. */

@@ -6,9 +6,8 @@ import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { onTestFinished } from "vitest";
-import { findAnchorBinary } from "../../../src/anchor/binary/find.js";
-import { anchorEnvironment } from "../../../src/anchor/binary/start-launcher.js";
-import { type MessageFields, encodeMessage } from "../../../src/anchor/protocol/message-codec.js";
+import { anchorEnvironment, findAnchorBinary } from "../../../src/anchor/binary.js";
+import { encodeMessage, type MessageFields } from "../../../src/anchor/protocol/message-codec.js";
 import { RawLink } from "./raw-link.js";
 
 export type StartContent = MessageFields<"start">;

@@ -1,5 +1,5 @@
 import { connect, type Socket } from "node:net";
-import { FrameDecoder } from "../../../src/anchor/protocol/frame-decoder.js";
+import { FrameDecoder } from "../../../src/anchor/protocol/frame.js";
 import {
   type AnchorMessage,
   type AnchorMessageName,

@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import { DatabaseSync } from "@photostructure/sqlite";
-import { hostMonotonicMs } from "../../../src/async/host-clock.js";
+import { hostMonotonicMs } from "../../../src/async/clock.js";
 import type { PostgresDatabase } from "../store/postgres-server.js";
 import { openSyncQuery } from "../store/postgres-sync-query.js";
 

@@ -1,7 +1,7 @@
 import { execFileSync } from "node:child_process";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
-import { anchorEnvironment } from "../../../src/anchor/binary/start-launcher.js";
+import { anchorEnvironment } from "../../../src/anchor/binary.js";
 import { encodeMessage } from "../../../src/anchor/protocol/message-codec.js";
 import { parseExit } from "../../../src/anchor/run-dir/run-files.js";
 import { RawLauncher } from "../../support/anchor/raw-launcher.js";

@@ -1,6 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { findAnchorBinary } from "../../../src/anchor/binary/find.js";
-import { anchorEnvironment } from "../../../src/anchor/binary/start-launcher.js";
+import { anchorEnvironment, findAnchorBinary } from "../../../src/anchor/binary.js";
 import { inspectProcesses } from "../../../src/anchor/inspect/processes.js";
 import { decodeMember } from "../../../src/anchor/protocol/events.js";
 import { encodeMessage } from "../../../src/anchor/protocol/message-codec.js";

@@ -6,10 +6,10 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { afterAll, afterEach, beforeAll, describe, expect, onTestFinished, test } from "vitest";
-import { anchorEnvironment } from "../../../src/anchor/binary/start-launcher.js";
 import { listMarkedProcesses, reapMarkedProcess } from "../../../src/anchor/inspect/by-marker.js";
 import { inspectCgroups } from "../../../src/anchor/inspect/cgroups.js";
 import { inspectProcesses } from "../../../src/anchor/inspect/processes.js";
+import { anchorEnvironment } from "../../../src/anchor/binary.js";
 import { plantBystander } from "../../support/live-processes.js";
 
 const project = fileURLToPath(new URL("../../..", import.meta.url));

@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { constants } from "node:os";
 import { describe, expect, test } from "vitest";
-import { anchorEnvironment } from "../../../src/anchor/binary/start-launcher.js";
+import { anchorEnvironment } from "../../../src/anchor/binary.js";
 import { encodeMessage } from "../../../src/anchor/protocol/message-codec.js";
 import { signalFrame } from "../../../src/anchor/protocol/requests.js";
 import type { ProcessIdentity } from "../../../src/model/process.js";

@@ -3,11 +3,11 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
 import type { RunRecord } from "../../../src/model/run.js";
-import { TokenProcesses } from "../../support/supervisor/token-processes.js";
+import { cgroupOfProcess, limitCgroups, whyNoLimits } from "../../support/anchor/cgroups.js";
 import { readProcess, signalProcess } from "../../support/live-processes.js";
 import { nobodyUser, rootUser, Sandbox, tiers } from "../../support/sandbox.js";
 import { LibraryProcess } from "../../support/supervisor/library-process.js";
-import { cgroupOfProcess, limitCgroups, whyNoLimits } from "../../support/anchor/cgroup-limits.js";
+import { TokenProcesses } from "../../support/supervisor/token-processes.js";
 import { waitFor } from "../../support/wait-for.js";
 
 const hog = fileURLToPath(new URL("children/hog.mjs", import.meta.url));

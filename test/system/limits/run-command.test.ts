@@ -1,9 +1,9 @@
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
 import type { RunRecord } from "../../../src/model/run.js";
+import { whyNoLimits } from "../../support/anchor/cgroups.js";
 import { CliFixture } from "../../support/cli/cli-fixture.js";
 import { tiers } from "../../support/sandbox.js";
-import { whyNoLimits } from "../../support/anchor/cgroup-limits.js";
 
 const hog = fileURLToPath(new URL("children/hog.mjs", import.meta.url));
 

@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import { DatabaseSync } from "@photostructure/sqlite";
 import { expect, test } from "vitest";
-import { hostMonotonicMs } from "../../../src/async/host-clock.js";
+import { hostMonotonicMs } from "../../../src/async/clock.js";
 import { expectEnd, fixtureCommand, OsFixture, readTreePids } from "./os-fixture.js";
 
 const CONTENDERS = 4;

@@ -1,6 +1,6 @@
 import { setTimeout } from "node:timers/promises";
 import { describe, expect, test, vi } from "vitest";
-import { findAnchorBinary } from "../../../src/anchor/binary/find.js";
+import { findAnchorBinary } from "../../../src/anchor/binary.js";
 import { openNativeObserver } from "../../../src/anchor/native-observer.js";
 import { readMachineIdentity } from "../../../src/home/machine-identity.js";
 import { SharedHome } from "../../support/supervisor/shared-home.js";

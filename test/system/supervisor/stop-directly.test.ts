@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { findAnchorBinary } from "../../../src/anchor/binary/find.js";
+import { findAnchorBinary } from "../../../src/anchor/binary.js";
 import { openNativeObserver } from "../../../src/anchor/native-observer.js";
 import { systemClock } from "../../../src/async/clock.js";
 import { defaults } from "../../../src/defaults.js";

@@ -7,11 +7,12 @@ import {
 } from "../../../acp/turn/turn-summary.js";
 import { defaults } from "../../../defaults.js";
 import { sanitizeText } from "../../../text/sanitize.js";
-import { truncateToWidth } from "../../../text/width.js";
+import { truncateToWidth } from "../../../text/truncate.js";
 import { notice } from "../../print/stderr.js";
 import { isCapableTerminal, type Palette, paletteFor } from "../../print/terminal.js";
 import { LiveLines, SanitizedTextStream, StdoutWriter, type TerminalDimensions } from "./terminal-writer.js";
 import {
+  type AcpView,
   auditNotice,
   CONTEXT_LOST_NOTICE,
   type Notice,
@@ -21,9 +22,10 @@ import {
   toolHasEnded,
   toolLine,
   toOneLine,
+  type TurnChange,
   turnEndNotice,
+  type WatchedUpdate,
 } from "./texts.js";
-import type { AcpView, TurnChange, WatchedUpdate } from "./texts.js";
 
 type Kind = "text" | "thought" | "lines";
 type RawUpdate = Parameters<typeof applyToolUpdate>[0];

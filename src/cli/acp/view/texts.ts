@@ -1,6 +1,6 @@
 import type { ResponseOf } from "../../../api/contract.js";
 import { sanitizeLine } from "../../../text/sanitize.js";
-import { displayWidth, truncateToWidth } from "../../../text/width.js";
+import { displayWidth, truncateToWidth } from "../../../text/truncate.js";
 import { formatDuration } from "../../options/units.js";
 import { exitCodes } from "../../print/exit-code.js";
 import type { Palette } from "../../print/terminal.js";

@@ -1,5 +1,5 @@
 // Says what time it is on the store's clock.
 const [dist] = process.argv.slice(2);
-const { hostMonotonicMs } = await import(`${dist}/async/host-clock.js`);
+const { hostMonotonicMs } = await import(`${dist}/async/clock.js`);
 process.send(hostMonotonicMs());
 process.disconnect();

@@ -10,7 +10,7 @@ const load = (path) => import(new URL(path, dist).href);
 export const { openSupervisor } = await load("index.js");
 export const { openNativeHost } = await load("anchor/native-host.js");
 export const { encodeMessage, decodeMessage } = await load("anchor/protocol/message-codec.js");
-export const { FrameDecoder } = await load("anchor/protocol/frame-decoder.js");
+export const { FrameDecoder } = await load("anchor/protocol/frame.js");
 const { readMachineIdentity } = await load("home/machine-identity.js");
 const { openSqliteStore } = await load("store/sqlite/open.js");
 const { openStateDirectory } = await load("store/open-state-directory.js");

@@ -3,9 +3,8 @@ import { chmod, mkdir, mkdtemp, readdir, readFile, rm, stat, symlink, writeFile 
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { installAnchorBinary } from "../../../src/anchor/binary/install.js";
-import { findAnchorBinary } from "../../../src/anchor/binary/find.js";
-import { AnchorUnusable } from "../../../src/errors.js";
+import { findAnchorBinary, installAnchorBinary } from "../../src/anchor/binary.js";
+import { AnchorUnusable } from "../../src/errors.js";
 
 let home: string;
 let source: string;

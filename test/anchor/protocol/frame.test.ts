@@ -1,7 +1,11 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { FieldReader, FrameDecoder, MalformedFrame } from "../../../src/anchor/protocol/frame-decoder.js";
-import { FrameEncoder } from "../../../src/anchor/protocol/frame-encoder.js";
+import {
+  FieldReader,
+  FrameDecoder,
+  FrameEncoder,
+  MalformedFrame,
+} from "../../../src/anchor/protocol/frame.js";
 import { decodeMessage } from "../../../src/anchor/protocol/message-codec.js";
 import { FRAME_MAX_BYTES, START_MAX_BYTES } from "../../../src/anchor/protocol/messages.js";
 import { BadInput } from "../../../src/errors.js";

@@ -1,0 +1,205 @@
+import { type ChildProcessByStdio, spawn } from "node:child_process";
+import { createHash, randomBytes } from "node:crypto";
+import { constants, existsSync } from "node:fs";
+import { access, chmod, lstat, mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
+import { createRequire } from "node:module";
+import { join } from "node:path";
+import type { Readable, Writable } from "node:stream";
+import { AnchorUnusable } from "../errors.js";
+import { errnoCode, errorMessage } from "../home/errno.js";
+import { isCheckout, PACKAGE_ROOT, packageVersion } from "../home/package.js";
+
+const PLATFORM = `${process.platform}-${process.arch}`;
+const PACKAGED_PLATFORMS: readonly string[] = ["linux-x64", "linux-arm64"];
+const PACKAGE = `@holdfast/anchor-${PLATFORM}`;
+
+const CHECKOUT_BINARY = join(PACKAGE_ROOT, "build/anchor");
+
+/**
+ * Returns the path of the anchor binary: the value of `HOLDFAST_ANCHOR`, the build of a checkout, or the binary of this
+ * platform's package.
+ */
+export function findAnchorBinary(env: NodeJS.ProcessEnv = process.env): string {
+  return env["HOLDFAST_ANCHOR"] || (isCheckout ? CHECKOUT_BINARY : packagedFile("bin/anchor"));
+}
+
+/** Returns the path of a file of the anchor package, or its expected path if the package is not installed. */
+function packagedFile(file: string): string {
+  try {
+    return createRequire(import.meta.url).resolve(`${PACKAGE}/${file}`);
+  } catch {
+    return join(PACKAGE_ROOT, "..", PACKAGE, file);
+  }
+}
+
+/** Throws if the anchor package is of another release: both packages are tested and installed together. */
+export function requireSameVersion(path: string): void {
+  if (path !== packagedFile("bin/anchor") || !existsSync(path)) return;
+  const ours = packageVersion();
+  const theirs = packageVersion(packagedFile("package.json"));
+  if (ours !== theirs)
+    throw new AnchorUnusable(
+      path,
+      `${PACKAGE} is version ${theirs}, but holdfast is ${ours}; nothing can be started. Install both in one version: npm install holdfast@${ours} ${PACKAGE}@${ours}`,
+    );
+}
+
+/** Says how to repair a missing anchor binary. */
+export function missingBinaryHint(path: string): string {
+  if (path === CHECKOUT_BINARY) return "build it with `node scripts/build-anchor.mjs` in the checkout";
+  if (path !== packagedFile("bin/anchor")) return "correct HOLDFAST_ANCHOR or unset it";
+  if (!PACKAGED_PLATFORMS.includes(PLATFORM))
+    return `use one of ${PACKAGED_PLATFORMS.join(", ")}; there is no anchor for ${PLATFORM}`;
+  const version = packageVersion();
+  return `install the package ${PACKAGE}: npm install ${PACKAGE}@${version} (npm leaves it out with --omit=optional, or when a lockfile was made on another platform)`;
+}
+
+const ELF_MAGIC = Buffer.from([0x7f, 0x45, 0x4c, 0x46]);
+
+/**
+ * Copies the binary into the state directory, under a name derived from its content, because anchors outlive package
+ * upgrades and their binary must neither change nor vanish. Idempotent; replaces a damaged copy.
+ */
+export async function installAnchorBinary(home: string, source: string): Promise<string> {
+  const content = await readSource(source);
+  // A shell would run a text file, and any other file would fail later with an unclear error.
+  if (process.platform === "linux" && !content.subarray(0, 4).equals(ELF_MAGIC))
+    throw new AnchorUnusable(
+      source,
+      `${source} is not an executable of this system; nothing can be started. Correct HOLDFAST_ANCHOR or unset it, or build the anchor again`,
+    );
+  const hash = createHash("sha256").update(content).digest("hex").slice(0, 16);
+  const directory = join(home, "bin");
+  const path = join(directory, `anchor-${hash}`);
+  if (!(await isIntact(path, content))) await writeCopy(directory, path, content);
+  await requireExecutable(path);
+  return path;
+}
+
+async function readSource(source: string): Promise<Buffer> {
+  try {
+    return await readFile(source);
+  } catch (cause) {
+    const problem = errnoCode(cause) === "ENOENT" ? "is missing" : "cannot be read";
+    throw new AnchorUnusable(
+      source,
+      `the anchor binary ${source} ${problem}; nothing can be started. To fix it, ${missingBinaryHint(source)}`,
+      { cause },
+    );
+  }
+}
+
+/** Compares the whole content, because the name is a hash of it. */
+async function isIntact(path: string, content: Buffer): Promise<boolean> {
+  try {
+    const found = await lstat(path);
+    const ours = found.isFile() && (process.getuid === undefined || found.uid === process.getuid());
+    if (!ours || found.size !== content.length || !content.equals(await readFile(path))) return false;
+    if ((found.mode & 0o777) !== 0o700) await chmod(path, 0o700);
+    return true;
+  } catch (error) {
+    if (errnoCode(error) === "ENOENT") return false;
+    throw copyError(path, error);
+  }
+}
+
+async function writeCopy(directory: string, path: string, content: Buffer): Promise<void> {
+  const temporary = `${path}.${randomBytes(6).toString("hex")}.tmp`;
+  try {
+    await mkdir(directory, { recursive: true, mode: 0o700 });
+    try {
+      await writeFile(temporary, content, { mode: 0o700, flag: "wx" });
+      await chmod(temporary, 0o700);
+      await rename(temporary, path);
+    } finally {
+      await rm(temporary, { force: true });
+    }
+  } catch (error) {
+    throw copyError(path, error);
+  }
+}
+
+async function requireExecutable(path: string): Promise<void> {
+  try {
+    // access(2) also fails on a file system mounted noexec.
+    await access(path, constants.X_OK);
+  } catch (cause) {
+    throw new AnchorUnusable(
+      path,
+      `${path} cannot be executed; nothing can be started. The state directory is probably on a file system mounted noexec: point HOLDFAST_HOME to one that is not`,
+      { cause },
+    );
+  }
+}
+
+function copyError(path: string, cause: unknown): AnchorUnusable {
+  return new AnchorUnusable(
+    path,
+    `cannot copy the anchor binary to ${path}: ${errorMessage(cause)}. Nothing can be started until the state directory is writable`,
+    { cause },
+  );
+}
+
+/** Far above the answer for thousands of processes; a longer answer is invalid. */
+const MAX_OUTPUT_BYTES = 256 * 1024 * 1024;
+
+/** Variables that tests pass to the binary: weaker tiers, and options of the sanitizers. */
+const PASSED_VARIABLES = ["HOLDFAST_ANCHOR_WEAKEN", "ASAN_OPTIONS", "UBSAN_OPTIONS"];
+
+/** The anchor binary needs nothing else from the environment, and cannot leak what it does not get into a run. */
+export function anchorEnvironment(env: NodeJS.ProcessEnv = process.env): NodeJS.ProcessEnv {
+  return Object.fromEntries(
+    PASSED_VARIABLES.flatMap((name) => (env[name] === undefined ? [] : [[name, env[name]]])),
+  );
+}
+
+/** Runs the anchor in a one-shot mode and returns its output lines. `extraFds` become its descriptors from 3 on. */
+export function runAnchorMode(
+  anchorPath: string,
+  args: readonly string[],
+  input: string,
+  extraFds: readonly number[] = [],
+): Promise<readonly string[]> {
+  return new Promise((resolve, reject) => {
+    const child = spawn(anchorPath, args, {
+      stdio: ["pipe", "pipe", "pipe", ...extraFds],
+      env: anchorEnvironment(),
+      cwd: "/",
+    }) as ChildProcessByStdio<Writable, Readable, Readable>;
+    const answer: Buffer[] = [];
+    let size = 0;
+    let stderrText = "";
+    const fail = (why: string, cause?: Error): void => {
+      reject(new AnchorUnusable(anchorPath, `\`anchor ${args[0] ?? ""}\` failed: ${why}`, { cause }));
+    };
+    child.on("error", (error) =>
+      fail(
+        errnoCode(error) === "ENOENT"
+          ? `there is no ${anchorPath}; to fix it, ${missingBinaryHint(anchorPath)}`
+          : error.message,
+        error,
+      ),
+    );
+    child.stdout.on("data", (part: Buffer) => {
+      size += part.length;
+      if (size <= MAX_OUTPUT_BYTES) answer.push(part);
+    });
+    child.stderr.setEncoding("utf8").on("data", (part: string) => {
+      if (stderrText.length < 1000) stderrText += part;
+    });
+    // The process may exit without reading all input; its exit status reports the result.
+    child.stdin.on("error", () => {});
+    child.stdin.end(input);
+    child.on("close", (code, signal) => {
+      if (signal !== null) return fail(`it was killed by ${signal}`);
+      if (code !== 0) return fail(stderrText.trim() || `it ended with status ${code}`);
+      if (size > MAX_OUTPUT_BYTES) return fail("its answer is too long");
+      resolve(
+        Buffer.concat(answer)
+          .toString("utf8")
+          .split("\n")
+          .filter((line) => line !== ""),
+      );
+    });
+  });
+}
