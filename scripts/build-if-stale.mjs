@@ -1,4 +1,4 @@
-// What npm runs as `prepare`: a build, unless the last one is newer than all it was made of. npm prepares a checkout
+// npm runs this as `prepare`: a build, unless the last one is newer than all it was made of. npm prepares a checkout
 // when it is installed, and again when `npx` runs its command.
 import { spawnSync } from "node:child_process";
 import { existsSync, readdirSync, statSync } from "node:fs";

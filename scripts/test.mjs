@@ -1,4 +1,4 @@
-// What `npm test` runs: build, check, then vitest, where possible in a PID namespace of its own, so that
+// `npm test`: build, check, then vitest, where possible in a PID namespace of its own, so that
 // "no process outlives the suite" is a fact about /proc and not a guess.
 //
 // Usage: npm test [-- <vitest arguments>]     e.g. npm test -- test/store

@@ -23,47 +23,9 @@ import type { AnchorLink, StartSpec } from "./protocol/types.js";
 import type { LocalInstance } from "./instance/instance-directories.js";
 
 export type { LocalInstance };
-export type {
-  ProcessEvidence,
-  InspectOptions,
-  PortEvidence,
-  CgroupState,
-  ReapRequest,
-  KnownAnchor,
-  ReapResult,
-} from "./inspect/types.js";
-export type {
-  TerminalSize,
-  SpoolPolicy,
-  SpoolSpec,
-  StartSpec,
-  AnchorPolicy,
-  StopRequest,
-  SpoolRange,
-  BoundaryFacts,
-  Welcome,
-  AnchorEvent,
-  MemberSignal,
-  AnchorLink,
-} from "./protocol/types.js";
-export type {
-  RunScope,
-  DirectoryScope,
-  FirstStop,
-  StopFile,
-  LeaderStatus,
-  SpawnFailure,
-  SpoolEnd,
-  AnchorExit,
-  OutputSlice,
-  CgroupRef,
-  RunIdentities,
-  SweptFile,
-  SilentFile,
-  RunFiles,
-  StreamName,
-  RunAddress,
-} from "./run-dir/types.js";
+export type * from "./inspect/types.js";
+export type * from "./protocol/types.js";
+export type * from "./run-dir/types.js";
 
 /**
  * The only interface to start, inspect or signal processes. The native host uses the anchor binary; a simulated one has

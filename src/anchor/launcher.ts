@@ -95,7 +95,7 @@ export interface LauncherLocation {
 
 const HOLD = encodeMessage("hold", {});
 
-/** The instance's launcher. It is started when first needed, and held while this supervisor lives. */
+/** The instance's launcher. It is started when first needed, and held until this supervisor closes. */
 export class Launcher {
   readonly socketPath: string;
   readonly #location: LauncherLocation;

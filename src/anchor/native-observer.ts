@@ -1,25 +1,13 @@
 import { join } from "node:path";
 import { defaults } from "../defaults.js";
-import type { MachineIdentity, ProcessIdentity } from "../model/process.js";
+import type { MachineIdentity } from "../model/process.js";
 import type {
+  AnchorHost,
   AnchorLink,
   CgroupRef,
-  CgroupState,
   DirectoryScope,
-  FirstStop,
   InspectOptions,
-  KnownAnchor,
-  LocalInstance,
-  OutputSlice,
-  PortEvidence,
-  ProcessEvidence,
-  ReapRequest,
-  ReapResult,
   RunAddress,
-  RunFiles,
-  RunIdentities,
-  StreamName,
-  SweptFile,
 } from "./host.js";
 import { LEASE_MARKER, listMarkedProcesses, type MarkedProcess } from "./inspect/by-marker.js";
 import { inspectCgroups, listCgroupMembers } from "./inspect/cgroups.js";
@@ -89,37 +77,21 @@ export class NativeObserver implements AsyncDisposable {
     throw attachError(run.runId, path, answer);
   }
 
-  async readOutput(
-    run: RunAddress,
-    stream: StreamName,
-    offset: number,
-    maxBytes: number,
-  ): Promise<OutputSlice> {
-    return this.spools.read(this.runDirectory(run), stream, offset, maxBytes);
-  }
+  readonly readOutput: AnchorHost["readOutput"] = async (run, stream, offset, maxBytes) =>
+    this.spools.read(this.runDirectory(run), stream, offset, maxBytes);
 
-  async readRunFiles(run: RunAddress): Promise<RunFiles> {
-    return this.runsOf(run).readRunFiles(run.runId);
-  }
+  readonly readRunFiles: AnchorHost["readRunFiles"] = async (run) => this.runsOf(run).readRunFiles(run.runId);
 
-  listInstances(): Promise<readonly LocalInstance[]> {
-    return this.instances.list();
-  }
+  readonly listInstances: AnchorHost["listInstances"] = () => this.instances.list();
 
-  async listRunIds(instanceId: string): Promise<readonly string[]> {
-    return this.instances.runs(instanceId).list();
-  }
+  readonly listRunIds: AnchorHost["listRunIds"] = async (instanceId) =>
+    this.instances.runs(instanceId).list();
 
-  async listRunCgroups(instanceId: string): Promise<readonly (CgroupRef & { readonly runId: string })[]> {
-    return listRunCgroups(this.instances.pathOf(instanceId), instanceId);
-  }
+  readonly listRunCgroups: AnchorHost["listRunCgroups"] = async (instanceId) =>
+    listRunCgroups(this.instances.pathOf(instanceId), instanceId);
 
-  inspectProcesses(
-    wanted: readonly (ProcessIdentity | number)[],
-    options?: InspectOptions,
-  ): Promise<readonly ProcessEvidence[]> {
-    return inspectProcesses(this.anchorPath, wanted, options);
-  }
+  readonly inspectProcesses: AnchorHost["inspectProcesses"] = (wanted, options) =>
+    inspectProcesses(this.anchorPath, wanted, options);
 
   async findMarkedLeases(leaseIds: readonly string[]): Promise<ReadonlySet<string>> {
     if (leaseIds.length === 0) return new Set();
@@ -145,33 +117,22 @@ export class NativeObserver implements AsyncDisposable {
     return listCgroupMembers(this.anchorPath, wanted, options);
   }
 
-  inspectPort(port: number): Promise<PortEvidence> {
-    return inspectPort(this.anchorPath, port);
-  }
+  readonly inspectPort: AnchorHost["inspectPort"] = (port) => inspectPort(this.anchorPath, port);
 
-  inspectCgroups(wanted: readonly CgroupRef[]): Promise<readonly CgroupState[]> {
-    return inspectCgroups(this.anchorPath, wanted);
-  }
+  readonly inspectCgroups: AnchorHost["inspectCgroups"] = (wanted) => inspectCgroups(this.anchorPath, wanted);
 
-  reap(request: ReapRequest): Promise<ReapResult> {
-    return reap(this.anchorPath, request);
-  }
+  readonly reap: AnchorHost["reap"] = (request) => reap(this.anchorPath, request);
 
-  readIdentities(run: RunAddress): Promise<RunIdentities | null> {
-    return this.runsOf(run).readIdentities(run.runId);
-  }
+  readonly readIdentities: AnchorHost["readIdentities"] = async (run) =>
+    this.runsOf(run).readIdentities(run.runId);
 
-  continueAnchor(anchor: KnownAnchor): Promise<string | null> {
-    return continueAnchor(this.anchorPath, anchor);
-  }
+  readonly continueAnchor: AnchorHost["continueAnchor"] = (anchor) => continueAnchor(this.anchorPath, anchor);
 
-  writeStopFile(run: RunAddress, stop: FirstStop): Promise<FirstStop> {
-    return this.runsOf(run).writeStopFile(run.runId, stop);
-  }
+  readonly writeStopFile: AnchorHost["writeStopFile"] = async (run, stop) =>
+    this.runsOf(run).writeStopFile(run.runId, stop);
 
-  writeSweptFile(run: RunAddress, swept: SweptFile): Promise<void> {
-    return this.runsOf(run).writeSweptFile(run.runId, swept);
-  }
+  readonly writeSweptFile: AnchorHost["writeSweptFile"] = async (run, swept) =>
+    this.runsOf(run).writeSweptFile(run.runId, swept);
 
   /** Closes all links. Their anchors treat this as the loss of their owner. */
   async [Symbol.asyncDispose](): Promise<void> {

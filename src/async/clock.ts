@@ -77,7 +77,7 @@ export function readTimeNamespace(): TimeNamespace | null {
   )
     throw new StateUnusable(
       NAMESPACE_LINK,
-      "children of this process would live in another time namespace than itself; nothing was started. Enter the namespace before starting Holdfast, as `unshare --time --fork` does.",
+      "children of this process would be in another time namespace than the process; nothing was started. Enter the namespace before starting Holdfast, as `unshare --time --fork` does.",
     );
   const offsets = readIfExists(() => readFileSync(OFFSETS_FILE, "utf8"), OFFSETS_FILE) ?? "";
   const clocks = [...offsets.matchAll(/^(\w+)\s+(-?\d+)\s+(\d+)$/gm)].map(
@@ -104,7 +104,7 @@ function readIfExists(look: () => string, path: string): string | null {
     if ((error as NodeJS.ErrnoException).code === "ENOENT") return null;
     throw new StateUnusable(
       path,
-      `${path} cannot be read, so leases of this host cannot be told from expired ones; nothing was started.`,
+      `${path} cannot be read, so valid leases of this host cannot be distinguished from expired ones; nothing was started.`,
       { cause: error },
     );
   }
@@ -122,7 +122,7 @@ export function hostMonotonicMs(): number {
   return Number((process.hrtime.bigint() - offsetNs) / 1_000_000n);
 }
 
-/** A clock that continues over restarts of this process within one boot. No agent lives longer than a boot. */
+/** A clock that continues over restarts of this process within one boot. Every agent ends with the boot. */
 export const hostClock: Clock = { ...systemClock, now: hostMonotonicMs };
 
 /** Returns an id larger than all ids returned before on this boot, at fewer than a thousand ids per millisecond. */

@@ -7,7 +7,7 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 const CALLERS_PER_TURN = 50;
 
 /**
- * Shared lookups: all callers that ask for the same key in one turn of the event loop share one lookup, which begins after
+ * Shared lookups: all callers that request the same key in one turn of the event loop share one lookup, which begins after
  * that turn. So a flood of requests costs one read per turn, and no caller gets a value from before its request.
  */
 export class CoalescedLookup<Found> {

@@ -1,4 +1,4 @@
-/** What one read found. */
+/** The result of one read. */
 export interface RowPage<Row> {
   readonly rows: readonly Row[];
   /** More rows may be there already. */
@@ -9,7 +9,7 @@ export interface RowPage<Row> {
 
 export interface FollowOptions {
   readonly signal: AbortSignal;
-  /** When to look for rows of other processes. Null: not before the next wake. */
+  /** The time until the next poll for rows of other processes. Null: only after a wake.  */
   readonly pollMs?: () => number | null;
 }
 

@@ -69,7 +69,7 @@ const globalNetworks = blockListOf([
   ...IPV4_MAPPED_PREFIXES.map((prefix) => `${prefix}0.0.0.0/96`),
 ]);
 
-/** Whether a notification may be sent to this address: it is public, or allowed by the configuration. */
+/** True if a notification may be sent to this address: it is public, or allowed by the configuration. */
 export function isAllowedAddress(address: string, allowed: readonly string[]): boolean {
   // The interface of a link-local address does not matter.
   const [plain = ""] = address.split("%");

@@ -10,7 +10,7 @@ const root = z
   .max(4_096)
   .refine((path) => isAbsolute(path) && !path.includes("\0"), "must be an absolute path");
 
-/** What an agent may use through the gateway: in the catalogue, the configuration and the API. */
+/** The files and terminals that an agent may use through the gateway: in the catalogue, the configuration and the API. */
 export const clientAccessSchema = z.strictObject({
   files: z.enum(CLIENT_FILE_ACCESS).optional(),
   /** In addition to the session's own directory. */
@@ -144,7 +144,7 @@ export const tableName = z
   .regex(/^[a-z0-9][a-z0-9_-]{0,40}$/, "must be a short word of a-z, 0-9, _ and -");
 const acpForm = z.strictObject({
   argv,
-  /** What the agent may use through the gateway: nothing by default. The opener of a session can override it. */
+  /** Access through the gateway: none by default. The opener of a session can override it. */
   client: clientAccessSchema.optional(),
 });
 

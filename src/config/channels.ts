@@ -13,14 +13,14 @@ const secret = z.union(
     z.strictObject({ env: variableName }),
     z.strictObject({ file: z.string().refine(isAbsolute, "must be an absolute path") }),
   ],
-  'must be { env = "NAME" } or { file = "/absolute/path" }: a secret does not stand in this file',
+  'must be { env = "NAME" } or { file = "/absolute/path" }: this file must not contain a secret',
 );
 export type SecretSource = z.output<typeof secret>;
 
 const httpUrl = z
   .string()
   .max(2_048)
-  .refine(isHttpUrl, "must be an address as https://host/path, without user, password and what follows a #");
+  .refine(isHttpUrl, "must be an address as https://host/path, without user, password and fragment (#…)");
 
 const httpOptions = {
   "timeout-ms": z.int().min(100).max(defaults.channelMostMs).default(defaults.channelAnswerMs),
@@ -32,7 +32,7 @@ const httpOptions = {
     .max(100)
     .default([]),
 };
-const NEEDS_HTTPS = "is not https; allow-http = true sends it unencrypted all the same";
+const NEEDS_HTTPS = "is not https; allow-http = true allows to send it unencrypted";
 const isEncrypted = (address: string, { "allow-http": http }: { readonly "allow-http": boolean }): boolean =>
   http || !isHttpUrl(address) || new URL(address).protocol === "https:";
 
@@ -56,7 +56,7 @@ const telegram = z
       .regex(TELEGRAM_ADDRESS, "must be a chat's number or @name, with /thread where it has threads")
       .optional(),
     root: httpUrl.default("https://api.telegram.org"),
-    /** Whether the chat shows that an agent is working. */
+    /** Show in the chat that an agent is working. */
     typing: z.boolean().default(false),
     ...httpOptions,
   })

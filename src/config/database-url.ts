@@ -12,16 +12,18 @@ const HAS_PASSWORD = /^\w+:\/\/[^/?#]*:[^/?#]*@|[?&]password=/;
  * and not in the gateway, because every program that opens the store must open the same one.
  */
 export async function databaseUrl(env: Environment = process.env): Promise<string | null> {
-  const told = await urlFrom(env["HOLDFAST_DATABASE_URL"], env["HOLDFAST_DATABASE_URL_FILE"]);
-  return told ?? (await urlFromConfig(configPath(env)));
+  const fromEnv = await urlFrom(env["HOLDFAST_DATABASE_URL"], env["HOLDFAST_DATABASE_URL_FILE"]);
+  return fromEnv ?? (await urlFromConfig(configPath(env)));
 }
 
-/** Whether every program that opens the database for writing migrates its tables, or only `holdfast store migrate` does. */
+/** `auto`: every program that opens the database for writing migrates its tables. `manual`: only `holdfast store migrate` does. */
 export type MigrationMode = "auto" | "manual";
 
 export async function migrationMode(env: Environment = process.env): Promise<MigrationMode> {
-  const told = env["HOLDFAST_DATABASE_MIGRATE"];
-  const mode = isText(told) ? told : ((await readDatabaseSection(configPath(env)))?.["migrate"] ?? "auto");
+  const fromEnv = env["HOLDFAST_DATABASE_MIGRATE"];
+  const mode = isText(fromEnv)
+    ? fromEnv
+    : ((await readDatabaseSection(configPath(env)))?.["migrate"] ?? "auto");
   if (mode === "auto" || mode === "manual") return mode;
   throw new BadInput("database.migrate", "database.migrate must be auto or manual; nothing was changed");
 }
@@ -59,17 +61,17 @@ async function urlFrom(url: unknown, file: unknown): Promise<string | null> {
     if (error instanceof UnsafePath) throw error;
     throw new BadInput(
       "database.url-file",
-      `the database's address cannot be read from ${file} (${(error as NodeJS.ErrnoException).code ?? "no reason"}); nothing was changed`,
+      `the address of the database cannot be read from ${file} (${(error as NodeJS.ErrnoException).code ?? "no reason"}); nothing was changed`,
     );
   });
   if (address.trim() === "")
-    throw new BadInput("database.url-file", `${file} holds no database's address; nothing was changed`);
+    throw new BadInput("database.url-file", `${file} contains no address of a database; nothing was changed`);
   return address.trim();
 }
 
 /** The file usually contains a password, and names the server that receives all records. */
 export async function readDatabaseUrlFile(path: string): Promise<string> {
-  requireTrustedPath(path, `the file with the database's address, ${path},`);
+  requireTrustedPath(path, `the file with the address of the database, ${path},`);
   const text = await readFile(path, "utf8");
   warnIfReadable(path);
   return text;

@@ -97,7 +97,7 @@ export function stringifyToml(table: Readonly<Record<string, unknown>>): string 
   return `${stringify(table)}\n`;
 }
 
-/** On which line of a TOML file a setting, or else its table, is written; null: it cannot be told. */
+/** The line of a setting, or else of its table, in a TOML file; null: unknown. */
 export function lineOfSetting(text: string, path: readonly PropertyKey[]): number | null {
   const wanted = path.map(String);
   const seen = new Map<string, number>();

@@ -1,6 +1,6 @@
 import { BadInput } from "../errors.js";
 
-/** Which of several servers a connection may use, as libpq's `target_session_attrs`. */
+/** The servers that a connection may use, as libpq's `target_session_attrs`. */
 export type SessionAttributes = "any" | "primary" | "read-write";
 
 /** One server that an address names. */
@@ -141,7 +141,7 @@ export function postgresUrlLabel(text: string): string {
 class BadPostgresUrl extends BadInput {
   readonly problem: string;
   constructor(problem: string) {
-    super("database.url", `the database's address ${problem}; nothing was changed`);
+    super("database.url", `the address of the database ${problem}; nothing was changed`);
     this.problem = problem;
   }
 }

@@ -15,7 +15,7 @@ import { postgresUrlLabel, postgresUrlProblem } from "./postgres-url.js";
 const unmanagedOwner = z.union(
   [
     z.literal("orphaned"),
-    // The same if process 1 is not an owner: a container with its own init.
+    // The same in a container with its own init, where process 1 is not an owner.
     z.literal("orphaned-in-container"),
     z.strictObject({ "pid-variable": anyVariableName }),
     z.strictObject({ "pid-file": z.string().refine(isAbsolute, "must be an absolute path") }),
@@ -46,7 +46,7 @@ const gateway = z.strictObject({
     .string()
     .refine(
       (text) => parseLoopback(text) !== null,
-      "must be a loopback address with a port, as 127.0.0.1:7433 or [::1]:7433: elsewhere others could reach it",
+      "must be a loopback address with a port, as 127.0.0.1:7433 or [::1]:7433: other hosts could connect to any other address",
     )
     .optional(),
   "log-level": z.enum(["info", "warn", "silent"]).default("info"),
@@ -61,13 +61,13 @@ const peerAddress = z
 
 /** How gateways of other hosts that use the same database reach this one. */
 const peers = z.strictObject({
-  /** Left out: they do not. */
+  /** Absent: they cannot. */
   listen: peerAddress.optional(),
-  /** Where they are to look for it, when that is not where it listens. */
+  /** The address that they connect to, if it differs from `listen`. */
   advertise: peerAddress.optional(),
 });
 
-/** Where records are kept. It is read where the store is opened; here only checked, and made fit to be shown. */
+/** The location of the store. It is read where the store is opened; here it is checked, and its password removed. */
 const database = z.strictObject({
   url: z
     .string()
@@ -83,7 +83,7 @@ const database = z.strictObject({
   migrate: z.enum(["auto", "manual"]).default("auto"),
 });
 
-/** For an exec that does not say otherwise. */
+/** Defaults of an exec. */
 const execDefaults = z.strictObject({
   "grace-ms": z.int().min(0).max(600_000).default(defaults.graceMs),
   "timeout-ms": z.int().min(0).default(defaults.execTimeoutMs),
@@ -97,16 +97,16 @@ const execDefaults = z.strictObject({
   "on-escape": z.enum(["fail", "sweep"]).default("fail"),
 });
 
-/** Of sessions that say nothing themselves. */
+/** For sessions without their own visibility. */
 const visibility = z.strictObject({ default: z.enum(VISIBILITIES).default("tree") });
 
-/** Which agents' sessions may see which others', at the visibility `all`. */
+/** Pairs of agents whose sessions may see each other at the visibility `all`. */
 const a2a = z.strictObject({
   enabled: z.boolean().default(false),
   allow: z.array(a2aRule).max(1_000).default([]),
 });
 
-/** The tables whose settings are single words, numbers and switches: these can come from the environment, too. */
+/** The tables of single values, which can also be set in the environment. */
 export const scalarSections = { gateway, peers, database, defaults: execDefaults, visibility, a2a };
 
 const schema = z.strictObject({
@@ -116,12 +116,12 @@ const schema = z.strictObject({
   defaults: execDefaults.prefault({}),
   visibility: visibility.prefault({}),
   a2a: a2a.prefault({}),
-  /** Of sessions that say nothing themselves, in order. */
+  /** For sessions without their own rules, in order. */
   exec: execRulesSchema.default([]),
   environment: environment.prefault({}),
-  /** By id: beside the built-in ones, or instead of one. */
+  /** By id: in addition to the built-in agents, or instead of one. */
   agents: agentTablesSchema.default({}),
-  /** By name: where notifications can go. */
+  /** By name: the receivers of notifications. */
   channels: channelTablesSchema.default({}),
   foreign: z
     .array(unmanagedProfile)
@@ -132,7 +132,7 @@ const schema = z.strictObject({
     ),
 });
 
-/** What may stand in a table, for suggestions. */
+/** The keys of each table, for suggestions. */
 const KEYS_BY_TABLE: Readonly<Record<string, readonly string[]>> = {
   "": Object.keys(schema.shape),
   gateway: Object.keys(gateway.shape),
@@ -150,7 +150,7 @@ const KEYS_BY_TABLE: Readonly<Record<string, readonly string[]>> = {
 export type Config = z.output<typeof schema>;
 export type UnmanagedProfile = Config["foreign"][number];
 
-/** One that is wrong is refused as a whole, with the place. */
+/** Rejects with BadConfig, which names the lines, if any setting is invalid. */
 export async function readConfig(path: string = configPath()): Promise<Config> {
   return parseConfig(await readConfigFile(path), path);
 }
@@ -159,7 +159,7 @@ export function parseConfig(text: string, path: string): Config {
   return validateConfig(parseToml(text, path), (at) => positionInFile(text, path, at));
 }
 
-/** Where a value was written; `line`: of the file, if it was there. */
+/** The source of a value; `line`: in the file, if it is there. */
 export interface ConfigPosition {
   readonly line: number | null;
   readonly text: string;
@@ -177,7 +177,7 @@ export function validateConfig(raw: unknown, place: (at: readonly PropertyKey[])
     issue.code === "unrecognized_keys"
       ? issue.keys.map((key) => ({
           at: [...issue.path, key],
-          message: `is no setting${suggestion(knownKeys(issue.path, raw), key)}`,
+          message: `is not a setting${suggestion(knownKeys(issue.path, raw), key)}`,
         }))
       : [{ at: issue.path, message: describeIssue(issue, raw) }],
   );

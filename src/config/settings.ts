@@ -6,13 +6,13 @@ import { type Config, positionInFile, scalarSections, validateConfig } from "./s
 
 export type SettingSource = "flag" | "environment" | "file" | "default";
 
-/** One setting as it holds, and who says so. */
+/** The value of one setting, and its source. */
 export interface Setting {
   /** As in the file: `gateway.listen`. */
   readonly key: string;
   readonly value: unknown;
   readonly from: SettingSource;
-  /** The variable that sets it over the file; null: it is a list, which only the file can say. */
+  /** The variable that sets it over the file; null: it is a list, which only the file can set. */
   readonly variable: string | null;
 }
 
@@ -28,7 +28,7 @@ export type SettingFlags = Readonly<Record<string, string | undefined>>;
 type Environment = Readonly<Record<string, string | undefined>>;
 type RawConfig = Record<string, Record<string, unknown>>;
 
-/** What holds: flags over the environment over the file over the defaults. */
+/** Flags override the environment, which overrides the file, which overrides the defaults. */
 export async function readSettings(
   flags: SettingFlags = {},
   env: Environment = process.env,
@@ -63,12 +63,12 @@ export function settingsToToml(text: string, path: string, flags: SettingFlags, 
   const { url: _url, ...database } = raw["database"] ?? {};
   if (sources.get("database.url") === "environment")
     return URL_NOT_KEPT + stringifyToml({ ...raw, database });
-  // A file with an address, told here, is over an address in the config file; in one file it would be the other way.
+  // A variable with a url-file overrides the url of the config file; in one file the url would win.
   const isOver = sources.get("database.url-file") === "environment" && sources.get("database.url") === "file";
   return stringifyToml(isOver ? { ...raw, database } : raw);
 }
 
-/** The environment of a process that is to have the settings of this config file, with this text, and no others. */
+/** The environment of a process that uses only the settings of this config file. `text`: its content. */
 export function environmentWithConfig(
   path: string,
   text: string,
@@ -92,7 +92,7 @@ function mergeSources(
     const name = `${section}.${key}`;
     if (raw[section]?.[key] !== undefined) sources.set(name, "file");
     const said = flags[name] ?? nonEmpty(env[environmentVariable(section, key)]);
-    // Whatever else is there in place of a table is the schema's to refuse.
+    // The schema rejects a section that is not a table.
     if (said === undefined || !isTable(raw[section] ?? {})) continue;
     raw[section] = { ...raw[section], [key]: parseScalar(said) };
     sources.set(name, flags[name] === undefined ? "environment" : "flag");

@@ -11,7 +11,7 @@ export const gatewayDefaults = {
   gatewayRetryMaxMs: 5_000,
   /** How long a caller tries to start a gateway once no anchor answers for its run. A longer outage needs an operator. */
   callerHoldMs: 600_000,
-  /** Pause before a caller asks a gateway again that does not hold the run yet; doubles. The gateway may be attaching to hundreds of runs. */
+  /** Pause before a caller repeats a request to a gateway that does not hold the run yet; doubles. The gateway may be attaching to hundreds of runs. */
   callerAgainMs: 20,
   callerAgainMaxMs: 1_000,
   /** A gap without a gateway that a person notices; a shorter one is not reported. */

@@ -46,7 +46,7 @@ export const runDefaults = {
   anchorAnswerMs: 4_000,
   /** Wait after SIGCONT: the anchor runs at once and handles its waiting messages. */
   anchorContinueMs: 2_000,
-  /** A connected anchor that was silent for this time is asked for its state: a stopped one is noticed within 15 seconds, and 500 silent runs cost 50 small messages a second. */
+  /** A connected anchor that was silent for this time gets a request for its state: a stopped one is noticed within 15 seconds, and 500 silent runs cost 50 small messages a second. */
   anchorAskMs: 10_000,
   /** Every command that stops a run answers within this time, grace period included, and reports the survivors. */
   stopBoundMs: 20_000,
@@ -99,7 +99,7 @@ export const runDefaults = {
   screensKept: 16,
   /** Length of a terminal title. */
   titleChars: 1_000,
-  /** Terminal replies that are not taken: a program asks once at its start, for a few dozen bytes. */
+  /** Terminal replies that are not taken: a program sends its queries at its start, for a few dozen bytes. */
   screenRepliesBytes: 4 * 1024,
   /** Output given to a screen that it has not drawn yet: a few reads of a follower. Only a caller that does not wait reaches it. */
   screenPendingBytes: 4 * 1024 * 1024,

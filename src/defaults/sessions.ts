@@ -74,12 +74,12 @@ export const sessionDefaults = {
   acpUpdatesKeptMs: 7 * 86_400_000,
   /** Prompts of one session that wait for their turn. */
   acpQueued: 32,
-  /** Characters of a permission request that the rules check and that are shown: longer than anybody reads before an answer; and its options. */
+  /** Characters of a permission request that the rules check and that are shown: longer than a person reads before an answer; and its options. */
   acpAskedChars: 16 * 1024,
   acpAskedOptions: 32,
   /** Characters of the details that agents of one session give about tool calls, kept in memory while permission requests wait: one whole frame. */
   acpDetailChars: 32 * 1024 * 1024,
-  /** Requests of an agent in one turn: a day's work asks for thousands of tools, and an agent in a loop ends here. */
+  /** Requests of an agent in one turn: a day's work uses thousands of tools, and an agent in a loop ends here. */
   acpPermissionRequests: 10_000,
   /** A cancel is answered within 306 ms by agents that answer it; this is for one that cleans up first, on a loaded machine. */
   acpCancelMs: 10_000,

@@ -27,11 +27,11 @@ export const storeDefaults = {
   storeAwayRetryMaxMs: 10_000,
   /** Wait for the store in a health check: a working store answers within this time. */
   storeAnswerMs: 1_000,
-  /** Wait for the store if this host also knows the answer: three such waits and the work stay below a second. */
+  /** Wait for the store if the local copy also has the answer: three such waits and the work stay below a second. */
   localAnswerMs: 250,
   /** The same for lists. It is longer, because a busy server takes longer to list, and the local list lacks the runs of other hosts. */
   localListMs: 500,
-  /** Pause before a store that did not answer is asked again; until then this host answers at once. */
+  /** Pause before the next request to a store that did not answer; until then the local copy answers at once. */
   localRetryMs: 2_000,
   /** A statement that fails after this time or later shows that the server hangs: further statements fail at once until it answers again. */
   storeHangMs: 1_000,

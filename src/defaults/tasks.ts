@@ -50,7 +50,7 @@ export const taskDefaults = {
   /** A task that is queued for longer may wait forever; one that is silent while running may hang. */
   taskStaleQueuedMs: 600_000,
   taskStaleRunningMs: 1_800_000,
-  /** Pause between delivery attempts: a receiver that restarts is back after the first, and one that is down is not asked too often. */
+  /** Pause between delivery attempts: a receiver that restarts is back after the first, and one that is down gets few requests. */
   deliveryRetryMs: 15_000,
   deliveryRetryMostMs: 300_000,
   /** Time of all attempts: a receiver that was unreachable for this long needs a person. */

@@ -10,7 +10,7 @@ export class HoldfastError extends Error {
 
 export const PERHAPS_DONE = "The request was sent and may have been carried out: check before you repeat it";
 
-/** What the user can do when repeating the request does not help. */
+/** Advice for the case that repeating the request does not help. */
 export const peerAdvice = {
   gateway: "Start a gateway there.",
   listener: "Try on that host, or let its gateway listen.",

@@ -7,8 +7,8 @@ import type { MachineIdentity } from "../model/process.js";
 import { persistentId } from "./state-identity.js";
 
 /**
- * Where this process lives. For supervisors: where the system has no machine id, one is made and
- * kept in the state directory. What `known` says is taken as it is.
+ * Reads the machine, boot and namespaces of this process, except the fields in `known`. If the system has no machine
+ * id, creates one in the state directory.
  */
 export async function readMachineIdentity(
   home: string,
@@ -24,13 +24,13 @@ export async function readMachineIdentity(
   };
 }
 
-/** The same for those who only look: makes nothing. A host id that is not there yet is empty, and equals nobody's. */
+/** The same for readers: creates nothing. A missing host id is empty, which equals no other. */
 export async function observeMachineIdentity(home: string): Promise<MachineIdentity> {
   const hostId = (await systemHostId()) ?? (await readText(join(home, "host-id")).catch(() => ""));
   return readMachineIdentity(home, { hostId });
 }
 
-/** Whether pids of the one are valid on the other. */
+/** True if a pid means the same process on both. */
 export function isSameMachine(
   one: Omit<MachineIdentity, "timeNamespace">,
   other: Omit<MachineIdentity, "timeNamespace">,
@@ -41,7 +41,7 @@ export function isSameMachine(
 }
 
 /**
- * Whether start times of the one can be compared with those of the other. Namespaces with the same offsets show the same
+ * True if start times of both can be compared. Namespaces with the same offsets show the same
  * times. A record of an older release, without a time namespace, counts as one without offsets.
  */
 export function isSameClock(
@@ -55,7 +55,7 @@ function offsetsOf(timeNamespace: string | null): string {
   return timeNamespace?.replace(/^time:\[\d+\]/, "") ?? "";
 }
 
-/** Hashed, as machine-id(5) asks: the id itself is confidential. */
+/** Hashed, as machine-id(5) requires: the id itself is confidential. */
 async function systemHostId(): Promise<string | null> {
   const id = await readText("/etc/machine-id").catch(() => "");
   // Empty in a fresh image, `uninitialized` during the first boot.
@@ -71,7 +71,7 @@ export async function persistentHostId(home: string): Promise<string> {
   } catch (error) {
     throw new StateUnusable(
       path,
-      `this system has no /etc/machine-id, and a host id could not be kept at ${path}; nothing is started, because runs could not be told from another machine's.`,
+      `this system has no /etc/machine-id, and a host id could not be stored in ${path}; nothing is started, because runs could not be distinguished from those of another machine.`,
       { cause: error },
     );
   }
@@ -87,7 +87,7 @@ async function readKernelFact(
   } catch (error) {
     throw new StateUnusable(
       path,
-      `this system does not tell its ${what} (${path}); nothing is started, because a process could not be told from one of another boot or container.`,
+      `the ${what} of this system cannot be read (${path}); nothing is started, because a process could not be distinguished from one of another boot or container.`,
       { cause: error },
     );
   }

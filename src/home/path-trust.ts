@@ -72,7 +72,7 @@ export function requireTrustedPath(path: string, what: string): void {
 
 /**
  * Throws UnsafePath unless only this user or root can have made the socket. To be called before each connect: a
- * connection tells who listens, and what is sent over it cannot be taken back. A missing socket is left to connect(2).
+ * connection does not show which user listens, and sent data cannot be withdrawn. connect(2) reports a missing socket.
  */
 export function requireOwnSocket(path: string): void {
   const uid = process.geteuid?.();
@@ -179,8 +179,7 @@ function entriesOf(file: string): string[][] {
 
 /**
  * In a user namespace every uid without a mapping appears as the overflow uid, the real root among them
- * (user_namespaces(7)). The directories above ours are then root's as far as can be told; outside of such a namespace
- * that uid is a user like any other.
+ * (user_namespaces(7)). The directories above ours then count as root's; outside of such a namespace that uid is an ordinary user.
  */
 function isUnmapped(uid: number): boolean {
   try {

@@ -137,7 +137,7 @@ async function makeDirectory(path: string): Promise<void> {
     await mkdir(path, { mode: 0o700 });
   } catch (error) {
     const errno = errnoCode(error);
-    // What exists is checked afterwards.
+    // An existing directory is checked afterwards.
     if (errno === "EEXIST") return;
     if (errno !== "ENOENT" || path === dirname(path)) throw error;
     await makeDirectory(dirname(path));
@@ -158,7 +158,7 @@ async function inspectHome(home: string): Promise<StateDirectory | null> {
     if (["ENOENT", "ENOTDIR"].includes(errnoCode(error) ?? "")) return null;
     throw unusableError(
       home,
-      "cannot be looked at. Check the permissions of the directories above it.",
+      "cannot be inspected. Check the permissions of the directories above it.",
       error,
     );
   });
@@ -179,7 +179,7 @@ function requireOurs(home: string, found: Stats): void {
   if (found.isSymbolicLink()) {
     throw unsafeError(
       home,
-      "is a symbolic link, which somebody else could turn elsewhere. Set HOLDFAST_HOME to the directory it points to.",
+      "is a symbolic link, which another user could redirect. Set HOLDFAST_HOME to the directory it points to.",
     );
   }
   if (!found.isDirectory()) {

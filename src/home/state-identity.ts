@@ -47,7 +47,7 @@ export async function classifyLocation(
 }
 
 /**
- * Whether two locations are one directory. Within a boot a bind mount and a rename keep device and inode; a snapshot has
+ * True if two locations are one directory. Within a boot a bind mount and a rename keep device and inode; a snapshot has
  * another device. After a reboot only the time of creation is certain to be the same, if it is known.
  */
 export function isSameLocation(one: StateLocation, other: StateLocation): boolean {

@@ -45,7 +45,7 @@ function cell(row: readonly number[], index: number): number {
 /** Bounds `indexOf`, which takes up to the product of both lengths: about a millisecond for one pattern. */
 const MAX_SEARCH_STEPS = 2 ** 20;
 
-/** Whether the text matches the pattern, in which `*` stands for any text. Null: both are too long to be compared. */
+/** True if the text matches the pattern, in which `*` stands for any text. Null: both are too long to be compared. */
 export function matchesGlob(pattern: string, text: string): boolean | null {
   const [first = "", ...middle] = pattern.split("*");
   const last = middle.pop();

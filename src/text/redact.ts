@@ -13,7 +13,7 @@ const secretSuffix = /(?:password|passwd|passphrase|secret|token|apikey|sshpass|
 /** `key` alone often names a file or a map key; after one of these words it names a secret. */
 const keyOwner =
   /^(?:api|access|private|secret|signing|encryption|account|auth|license|service|master|shared)$/;
-/** A name with this ending says where a secret is or how large it is, not its value. */
+/** A name with this ending denotes the location or size of a secret, not its value. */
 const aboutSecret =
   /^(?:file|files|path|dir|directory|name|names|id|ids|url|uri|endpoint|type|kind|count|limit|length|size|max|min|budget|expiry|ttl|timeout|stdin|prompt|policy|env|var|manager|store|helper|scope|scopes|audience|issuer|usage|number)$/;
 

@@ -17,7 +17,7 @@ const problem = (lines: string): string => {
 
 const WEBHOOK = 'kind = "webhook"\nsecrets = [{ env = "X" }]\n';
 const NO_SECRET_HERE =
-  'must be { env = "NAME" } or { file = "/absolute/path" }: a secret does not stand in this file';
+  'must be { env = "NAME" } or { file = "/absolute/path" }: this file must not contain a secret';
 
 describe("the config table of a channel", () => {
   test.each([
@@ -31,14 +31,14 @@ describe("the config table of a channel", () => {
       `${WEBHOOK}url = "https://user:hush@a/b"`,
       "line 4: channels.x.url must be an address as https://host/path",
     ],
-    [`${WEBHOOK}url = "http://a/b"`, "line 4: channels.x.url is not https; allow-http = true sends it"],
+    [`${WEBHOOK}url = "http://a/b"`, "line 4: channels.x.url is not https; allow-http = true allows"],
     [
       `${WEBHOOK}url = "https://a/b"\nallow-networks = ["lan"]`,
       "line 5: channels.x.allow-networks.1 must be an address or a network",
     ],
     [
       `${WEBHOOK}url = "https://a/b"\ntimeout-m = 5`,
-      "line 5: channels.x.timeout-m is no setting (did you mean timeout-ms?)",
+      "line 5: channels.x.timeout-m is not a setting (did you mean timeout-ms?)",
     ],
     [
       'kind = "webhook"\nurl = "https://a/b"\nsecrets = ["whsec_hush"]',
@@ -60,7 +60,7 @@ describe("the config table of a channel", () => {
     ],
     ['kind = "slack"\nurl = "https://hooks.slack.com/hush"', `line 3: channels.x.url ${NO_SECRET_HERE}`],
     ['kind = "command"\nargv = []', "line 3: channels.x.argv must not be empty"],
-    ['kind = "bell"\nurl = "x"', "line 3: channels.x.url is no setting (there are kind)"],
+    ['kind = "bell"\nurl = "x"', "line 3: channels.x.url is not a setting (there are kind)"],
   ])("is refused with its line and without secrets if it is wrong: %s", (lines, message) => {
     expect(problem(lines)).toContain(`c.toml, ${message}`);
     expect(problem(lines)).not.toMatch(/hush(?!" \})/);

@@ -40,7 +40,7 @@ test.each([
   ["no text", "[database]\nurl = 7", "database without url"],
   ["no TOML", '[database]\nurl = "postgres://a:hunter2@b/c', "is not valid TOML, line 2"],
   ["no such file", '[database]\nurl-file = "/nowhere"', "cannot be read from /nowhere (ENOENT)"],
-  ["an empty file", '[database]\nurl-file = "/dev/null"', "/dev/null holds no database's address"],
+  ["an empty file", '[database]\nurl-file = "/dev/null"', "/dev/null contains no address of a database"],
 ])("%s is refused without the password, and not taken for no database", async (_, config, why) => {
   const error: unknown = await chosen(config).then(
     () => expect.fail("was accepted"),

@@ -80,12 +80,12 @@ describe("a config file", () => {
     [
       "a key of an agent that is none",
       '[agents.mine]\nacp = { argv = ["x"] }\nversionArg = []',
-      "c.toml, line 3: agents.mine.versionArg is no setting (did you mean versionArgs?)",
+      "c.toml, line 3: agents.mine.versionArg is not a setting (did you mean versionArgs?)",
     ],
     [
       "a key of an agent's command that is none",
       '[agents.mine.cli]\nargv = ["x"]\nresume = ["y"]',
-      "c.toml, line 3: agents.mine.cli.resume is no setting",
+      "c.toml, line 3: agents.mine.cli.resume is not a setting",
     ],
     [
       "a root of an agent's files that is nowhere",
@@ -108,11 +108,11 @@ describe("a config file", () => {
       "c.toml, line 3: agents.mine.env.HOLDFAST_RUN_ID must not be one of Holdfast's own",
     ],
     ["no TOML", "x = [", "c.toml is not valid TOML, line "],
-    ["a key that is none", "foreing = 1", "c.toml, line 1: foreing is no setting (did you mean foreign?)"],
+    ["a key that is none", "foreing = 1", "c.toml, line 1: foreing is not a setting (did you mean foreign?)"],
     [
       "a key of a profile that is none",
       profile("markers = 1"),
-      "c.toml, line 4: foreign.1.markers is no setting (did you mean marker?)",
+      "c.toml, line 4: foreign.1.markers is not a setting (did you mean marker?)",
     ],
     ["one of our own markers", profile("").replace('"X"', '"HOLDFAST_LEASE_ID"'), "foreign.1.marker "],
     ["no name of a variable", profile("").replace('"X"', '"A B"'), "the name of an environment variable"],

@@ -107,15 +107,20 @@ describe("settings", () => {
       "a key with a slip",
       "[gateway]\n\nlisen = 1",
       {},
-      "c.toml, line 3: gateway.lisen is no setting (did you mean listen?)",
+      "c.toml, line 3: gateway.lisen is not a setting (did you mean listen?)",
     ],
     [
       "a key like no other",
       "[a2a]\nx = 1",
       {},
-      "c.toml, line 2: a2a.x is no setting (there are enabled, allow)",
+      "c.toml, line 2: a2a.x is not a setting (there are enabled, allow)",
     ],
-    ["a table with a slip", "[gatewy]\n", {}, "c.toml, line 1: gatewy is no setting (did you mean gateway?)"],
+    [
+      "a table with a slip",
+      "[gatewy]\n",
+      {},
+      "c.toml, line 1: gatewy is not a setting (did you mean gateway?)",
+    ],
     [
       "the second of two rules",
       '[[exec]]\neffect="allow"\n[[exec]]\neffect = "alow"',
@@ -146,7 +151,7 @@ describe("settings", () => {
       "a rule of a2a",
       '[a2a]\nallow = [{ form = "a", to = "b" }]',
       {},
-      "a2a.allow.1.form is no setting (did you mean from?)",
+      "a2a.allow.1.form is not a setting (did you mean from?)",
     ],
   ])("with %s are refused, with the place", (_, text, env, why) => {
     expect(() => settle(text, env)).toThrow(why);

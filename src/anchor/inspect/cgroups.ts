@@ -66,7 +66,7 @@ function isValidCgroup({ path, inode }: CgroupRef): boolean {
 const CGROUP2_MAGIC = 0x63677270;
 const MOUNT_POINTS = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 
-/** Whether runs started by this process get their own cgroup, and if not, why. */
+/** States whether runs started by this process get their own cgroup, and if not, why. */
 export type CgroupProbe =
   | { readonly state: "usable"; readonly path: string }
   | { readonly state: "none" }

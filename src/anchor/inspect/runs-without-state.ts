@@ -42,40 +42,15 @@ export interface RunWithoutState {
   readonly whyNot: string | null;
 }
 
-interface AnchorOrLauncher {
-  readonly identity: ProcessIdentity;
-  readonly kind: "anchor" | "launcher";
-  readonly executable: string;
-  readonly runId: string | null;
-  readonly cgroup: string | null;
-  readonly directory: string;
-  readonly there: "yes" | "no" | "unknown";
-}
-
-interface LockHolder {
-  readonly pid: number;
-  readonly directory: string;
-}
-
-interface ScannedCgroup {
-  /** `<instanceId>-<device>-<inode>` of the instance directory, with numbers in hex. */
-  readonly place: string;
-  readonly runId: string;
-  readonly boundary: CgroupRef;
-  readonly members: readonly (ProcessWithoutState & {
-    readonly runId: string | null;
-    readonly instanceId: string | null;
-  })[];
-}
+type AnchorOrLauncher = ReturnType<typeof toAnchorOrLauncher>;
+type LockHolder = ReturnType<typeof toLockHolder>;
+type ScannedCgroup = ReturnType<typeof toScannedCgroup>;
 
 interface SystemScan {
   readonly machinery: readonly AnchorOrLauncher[];
   readonly supervisors: readonly LockHolder[];
   readonly cgroups: readonly ScannedCgroup[];
 }
-
-const PROCESS_KINDS = ["anchor", "launcher"] as const;
-const DIRECTORY_STATES = ["yes", "no", "unknown"] as const;
 
 /**
  * Finds runs whose state directory was removed: a live anchor whose instance directory is gone, as that anchor sees it;
@@ -259,24 +234,25 @@ async function scanSystem(anchorPath: string): Promise<SystemScan> {
   return scan;
 }
 
-function toLockHolder(object: JsonObject): LockHolder {
+function toLockHolder(object: JsonObject) {
   return { pid: asWholeNumber(object["pid"]), directory: asString(object["directory"]) };
 }
 
-function toAnchorOrLauncher(object: JsonObject): AnchorOrLauncher {
+function toAnchorOrLauncher(object: JsonObject) {
   return {
     identity: toIdentity(object),
-    kind: asOneOf(PROCESS_KINDS, object["kind"]),
+    kind: asOneOf(["anchor", "launcher"], object["kind"]),
     executable: asString(object["executable"]),
     runId: asNullable(asString, object["runId"]),
     cgroup: asNullable(asString, object["cgroup"]),
     directory: asString(object["directory"]),
-    there: asOneOf(DIRECTORY_STATES, object["there"]),
+    there: asOneOf(["yes", "no", "unknown"], object["there"]),
   };
 }
 
-function toScannedCgroup(object: JsonObject): ScannedCgroup {
+function toScannedCgroup(object: JsonObject) {
   return {
+    /** `<instanceId>-<device>-<inode>` of the instance directory, with numbers in hex. */
     place: asString(object["place"]),
     runId: asString(object["runId"]),
     boundary: { path: asString(object["path"]), inode: asString(object["inode"]) },

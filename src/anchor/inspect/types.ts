@@ -97,7 +97,7 @@ export interface ReapResult {
   readonly survivors: readonly Survivor[];
   readonly emptiness: Emptiness;
   /**
-   * What happened to the given anchor. `kept`: a process below it is still alive. Null if none was given or verified.
+   * The fate of the given anchor. `kept`: a process below it is still alive. Null if none was given or verified.
    */
   readonly anchor?: "killed" | "kept" | "gone" | null;
 }

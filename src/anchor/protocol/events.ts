@@ -3,7 +3,7 @@ import { parseExit, parseSurvivors } from "../run-dir/run-files.js";
 import type { LeaderStatus, StreamName } from "../run-dir/types.js";
 import { describeSpawnFailure, type StartAttempt } from "./errors.js";
 import { MalformedFrame } from "./frame.js";
-import type { AnchorMessage, MessageFields } from "./message-codec.js";
+import type { AnchorMessage, AnchorMessageName, MessageFields } from "./message-codec.js";
 import type { AnchorEvent, Welcome } from "./types.js";
 
 /** pid, start time, unique id, parent, session, CPU time and memory, 8 bytes each; then one byte for the state. */
@@ -93,86 +93,62 @@ function knownId(id: string | null): string | null {
   return id === "0" ? null : id;
 }
 
+type EventDecoders = {
+  readonly [N in AnchorMessageName]?: (
+    message: MessageFields<N>,
+    attempt: StartAttempt | null,
+  ) => AnchorEvent;
+};
+
+/** The messages that only supervisors and launchers exchange, and those that an anchor receives, are no events. */
+const eventDecoders: EventDecoders = {
+  started: () => ({ type: "started" }),
+  failed: (message, attempt) => ({
+    type: "failed",
+    failure: {
+      errno: message.errno,
+      step: message.step,
+      message: describeSpawnFailure(message, attempt),
+    },
+  }),
+  output: ({ stream, start, end, dropped, lost, closed, withheld }) => ({
+    type: "output",
+    stream: streamName(stream),
+    start,
+    end,
+    dropped,
+    ...(lost === null ? {} : { lost }),
+    closed,
+    withheld,
+  }),
+  stdin: ({ offset, limit, closed }) => ({ type: "stdin", accepted: offset, limit, closed }),
+  leader: (message) => ({
+    type: "leader",
+    status: requirePresent(decodeLeaderStatus(message), "a leader message without a status"),
+  }),
+  stopping: ({ reason, actor, requestId }) => ({ type: "stopping", stop: { reason, actor, requestId } }),
+  survivors: ({ json }) => ({
+    type: "survivors",
+    survivors: requirePresent(parseSurvivors(json), "a list of survivors that cannot be parsed"),
+  }),
+  exited: ({ json }) => ({
+    type: "exited",
+    exit: requirePresent(parseExit(json), "an exit that cannot be parsed"),
+  }),
+  refused: ({ codeName, message, epoch }) => ({ type: "refused", code: codeName, message, epoch }),
+  adopted: ({ runId }) => ({ type: "adopted", runId }),
+  signalled: ({ count }) => ({ type: "signalled", count }),
+  membersAre: ({ requestId, processes }) => ({
+    type: "members",
+    requestId,
+    processes: processes.map(decodeMember),
+  }),
+  welcome: (message) => ({ type: "status", welcome: decodeWelcome(message) }),
+};
+
 /** Converts a message from an anchor to an event of the run, or null if it is no event. */
 export function decodeEvent(message: AnchorMessage, attempt: StartAttempt | null): AnchorEvent | null {
-  switch (message.name) {
-    case "started":
-      return { type: "started" };
-    case "failed": {
-      const { errno, step } = message;
-      return { type: "failed", failure: { errno, step, message: describeSpawnFailure(message, attempt) } };
-    }
-    case "output": {
-      const { start, end, dropped, lost, closed, withheld } = message;
-      return {
-        type: "output",
-        stream: streamName(message.stream),
-        start,
-        end,
-        dropped,
-        ...(lost === null ? {} : { lost }),
-        closed,
-        withheld,
-      };
-    }
-    case "stdin":
-      return { type: "stdin", accepted: message.offset, limit: message.limit, closed: message.closed };
-    case "leader":
-      return {
-        type: "leader",
-        status: requirePresent(decodeLeaderStatus(message), "a leader message without a status"),
-      };
-    case "stopping": {
-      const { reason, actor, requestId } = message;
-      return { type: "stopping", stop: { reason, actor, requestId } };
-    }
-    case "survivors":
-      return {
-        type: "survivors",
-        survivors: requirePresent(parseSurvivors(message.json), "a list of survivors that cannot be parsed"),
-      };
-    case "exited":
-      return {
-        type: "exited",
-        exit: requirePresent(parseExit(message.json), "an exit that cannot be parsed"),
-      };
-    case "refused":
-      return { type: "refused", code: message.codeName, message: message.message, epoch: message.epoch };
-    case "adopted":
-      return { type: "adopted", runId: message.runId };
-    case "signalled":
-      return { type: "signalled", count: message.count };
-    case "membersAre":
-      return {
-        type: "members",
-        requestId: message.requestId,
-        processes: message.processes.map(decodeMember),
-      };
-    case "welcome":
-      return { type: "status", welcome: decodeWelcome(message) };
-    // Between supervisor and launcher only.
-    case "launcher":
-    case "anchorLost":
-      return null;
-    // Never sent by an anchor.
-    case "hold":
-    case "start":
-    case "hello":
-    case "go":
-    case "stop":
-    case "write":
-    case "closeStdin":
-    case "resize":
-    case "ack":
-    case "policy":
-    case "heartbeat":
-    case "status":
-    case "abandon":
-    case "adopt":
-    case "signal":
-    case "members":
-      return null;
-  }
+  return eventDecoders[message.name]?.(message as never, attempt) ?? null;
 }
 
 export function streamName(stream: number): StreamName {

@@ -25,7 +25,6 @@ const STATUS = encodeMessage("status", {});
 
 type EventListener = (event: AnchorEvent) => void;
 
-/** What a link needs besides the connection. */
 export interface LinkCallbacks {
   readExit(): Promise<AnchorExit | null>;
   onClosed(): void;

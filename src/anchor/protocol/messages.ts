@@ -2,7 +2,7 @@
 
 export const PROTOCOL = 2;
 
-/** Anchors outlive upgrades, so a supervisor also speaks the previous version. */
+/** Anchors outlive upgrades, so a supervisor also supports the previous version. */
 export const PREVIOUS_PROTOCOL = 1;
 
 /** Frame length limits, which both sides enforce. START carries a whole environment. */

@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import { constants } from "node:os";
 import { isAbsolute } from "node:path";
 import { BadInput } from "../../errors.js";
-import type { AnchorLink, AnchorPolicy, MemberSignal, SpoolPolicy, StartSpec, StopRequest } from "./types.js";
+import type { AnchorLink, AnchorPolicy, MemberSignal, StartSpec, StopRequest } from "./types.js";
 import type { RunScope } from "../run-dir/types.js";
 import type { ProcessIdentity } from "../../model/process.js";
 import { encodeMessage } from "./message-codec.js";
@@ -20,6 +20,7 @@ const PATH_MAX = 4096;
 /** Buffer sizes of the anchor. */
 const MAX_STOP_BYTES = { reason: 31, actor: 255, requestId: 127 } as const;
 
+/** Derived times may be fractions; the protocol has whole milliseconds, so they are rounded up. */
 export function startFrame(
   protocol: number,
   spec: StartSpec,
@@ -40,25 +41,25 @@ export function startFrame(
       env: Object.entries(spec.env).map(([name, value]) => `${name}=${value}`),
       cwd: requireWorkingDirectory(spec.cwd),
       umask: spec.umask,
-      pty: spec.io === "pty" ? 1 : 0,
-      merge: spec.merge ? 1 : 0,
-      stdin: spec.stdin === "pipe" ? 1 : 0,
+      pty: Number(spec.io === "pty"),
+      merge: Number(spec.merge),
+      stdin: Number(spec.stdin === "pipe"),
       rows: spec.size.rows,
       cols: spec.size.cols,
-      kind: kindNumber(policy.kind),
-      onEscape: escapeNumber(policy.onEscape),
-      graceMs: roundUpMs(policy.graceMs),
-      settleMs: roundUpMs(policy.settleMs),
-      drainMs: roundUpMs(policy.drainMs),
-      killReportMs: roundUpMs(policy.killReportMs),
+      kind: Number(policy.kind === "service"),
+      onEscape: Number(policy.onEscape === "sweep"),
+      graceMs: Math.ceil(policy.graceMs),
+      settleMs: Math.ceil(policy.settleMs),
+      drainMs: Math.ceil(policy.drainMs),
+      killReportMs: Math.ceil(policy.killReportMs),
       overallMs: encodeDeadline(policy.overallMs),
       noOutputMs: encodeDeadline(policy.noOutputMs),
-      ownerLossMs: roundUpMs(policy.ownerLossMs),
-      backstopMs: roundUpMs(policy.backstopMs),
+      ownerLossMs: Math.ceil(policy.ownerLossMs),
+      backstopMs: Math.ceil(policy.backstopMs),
       outBound: spec.stdout.boundBytes,
-      outPolicy: spoolNumber(spec.stdout.policy),
+      outPolicy: Number(spec.stdout.policy === "back-pressure"),
       errBound: spec.stderr.boundBytes,
-      errPolicy: spoolNumber(spec.stderr.policy),
+      errPolicy: Number(spec.stderr.policy === "back-pressure"),
       memoryBytes: limits.memoryBytes,
       pids: limits.pids,
       milliCpus: limits.cpus === null ? null : Math.round(limits.cpus * 1000),
@@ -85,7 +86,7 @@ export function stopFrame(stop: StopRequest): Buffer {
     reason: clipBytes(reason, MAX_STOP_BYTES.reason),
     actor: clipBytes(actor, MAX_STOP_BYTES.actor),
     requestId: clipBytes(requestId, MAX_STOP_BYTES.requestId),
-    graceMs: graceMs === null ? null : roundUpMs(graceMs),
+    graceMs: graceMs === null ? null : Math.ceil(graceMs),
   });
 }
 
@@ -114,7 +115,7 @@ export function adoptFrame(
     rootPid: pid,
     rootStart: startTime,
     rootUnique: uniqueId,
-    graceMs: roundUpMs(graceMs),
+    graceMs: Math.ceil(graceMs),
     scope: scope === null ? null : encodeScope(scope),
   });
 }
@@ -150,13 +151,15 @@ function packIdentity({ pid, startTime, uniqueId }: ProcessIdentity): Buffer {
 /** Fields that are not in `change` stay. The settle, drain, report and backstop times are fixed at START. */
 export function policyFrame(change: Partial<AnchorPolicy>): Buffer {
   const { overallMs, noOutputMs, ownerLossMs, kind, onEscape, graceMs } = change;
+  const ifGiven = <T>(value: T | undefined, encode: (value: T) => number): number | null =>
+    value === undefined ? null : encode(value);
   return encodeMessage("policy", {
-    overallMs: overallMs === undefined ? null : encodeDeadline(overallMs),
-    noOutputMs: noOutputMs === undefined ? null : encodeDeadline(noOutputMs),
-    ownerLossMs: ownerLossMs === undefined ? null : roundUpMs(ownerLossMs),
-    kind: kind === undefined ? null : kindNumber(kind),
-    onEscape: onEscape === undefined ? null : escapeNumber(onEscape),
-    graceMs: graceMs === undefined ? null : roundUpMs(graceMs),
+    overallMs: ifGiven(overallMs, encodeDeadline),
+    noOutputMs: ifGiven(noOutputMs, encodeDeadline),
+    ownerLossMs: ifGiven(ownerLossMs, Math.ceil),
+    kind: ifGiven(kind, (each) => Number(each === "service")),
+    onEscape: ifGiven(onEscape, (each) => Number(each === "sweep")),
+    graceMs: ifGiven(graceMs, Math.ceil),
   });
 }
 
@@ -169,30 +172,13 @@ function requireWorkingDirectory(cwd: string): string {
   );
 }
 
-function kindNumber(kind: AnchorPolicy["kind"]): number {
-  return kind === "service" ? 1 : 0;
-}
-
-function escapeNumber(onEscape: AnchorPolicy["onEscape"]): number {
-  return onEscape === "sweep" ? 1 : 0;
-}
-
-function spoolNumber(policy: SpoolPolicy): number {
-  return policy === "back-pressure" ? 1 : 0;
-}
-
 function clipBytes(text: string, bytes: number): string {
   let clipped = text.replaceAll("\0", "").slice(0, bytes);
   while (Buffer.byteLength(clipped) > bytes) clipped = clipped.slice(0, -1);
   return clipped;
 }
 
-/** Derived times may be fractions; the protocol has whole milliseconds. */
-function roundUpMs(ms: number): number {
-  return Math.ceil(ms);
-}
-
 /** 0 means no deadline in the protocol; rounding must not remove a requested deadline. */
 function encodeDeadline(ms: number | null): number {
-  return ms === null ? 0 : Math.max(1, roundUpMs(ms));
+  return ms === null ? 0 : Math.max(1, Math.ceil(ms));
 }

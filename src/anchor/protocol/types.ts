@@ -15,7 +15,7 @@ export interface TerminalSize {
   readonly cols: number;
 }
 
-/** What happens if a stream's spool is full: drop the oldest bytes, or block the program. */
+/** A full spool drops its oldest bytes, or blocks the program. */
 export type SpoolPolicy = "keep-newest" | "back-pressure";
 
 export interface SpoolSpec {

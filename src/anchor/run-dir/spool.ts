@@ -98,7 +98,7 @@ export class Spool implements AsyncDisposable {
     let lost = 0;
     let segment = maxBytes > 0 ? await this.#findSegment(offset) : null;
     if (segment !== null && segment.start > offset) {
-      // The anchor drops the oldest bytes. The exit file says from where on it kept them.
+      // The anchor drops the oldest bytes. The exit file has the offset of the oldest byte it kept.
       const kept = (await this.#readEnd())?.start ?? segment.start;
       lost = Math.max(0, segment.start - Math.max(offset, kept));
     }

@@ -1,3 +1,4 @@
+import { SerialQueue } from "../../async/concurrency.js";
 import { write, writeSync } from "node:fs";
 import { setTimeout } from "node:timers/promises";
 
@@ -22,7 +23,7 @@ export class WriteFailed extends Error {
  */
 export class FdWriter {
   readonly #fd: 1 | 2;
-  #last: Promise<void> = Promise.resolve();
+  readonly #writes = new SerialQueue();
   #pending = 0;
 
   constructor(fd: 1 | 2) {
@@ -35,17 +36,15 @@ export class FdWriter {
   }
 
   /** Resolves when everything so far was written or has failed. */
-  idle(): Promise<void> {
-    return this.#last;
+  idle(): Promise<unknown> {
+    return this.#writes.idle();
   }
 
   /** Resolves when the system has every byte. Rejects with WriteFailed. */
   write(data: Uint8Array | string): Promise<void> {
     const bytes = typeof data === "string" ? Buffer.from(data) : data;
     this.#pending += 1;
-    const done = this.#last.then(() => this.#writeAll(bytes));
-    this.#last = done.catch(() => {}).finally(() => (this.#pending -= 1));
-    return done;
+    return this.#writes.run(() => this.#writeAll(bytes).finally(() => (this.#pending -= 1)));
   }
 
   async #writeAll(bytes: Uint8Array): Promise<void> {

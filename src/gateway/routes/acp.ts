@@ -2,12 +2,7 @@ import type { RequestedAgentCommand } from "../../acp/agent-command.js";
 import type { AcpController } from "../../acp/controller.js";
 import { DEFAULT_PERMISSION_RULES } from "../../acp/ensure-session.js";
 import type { PromptRequest } from "../../acp/session/prompt-queue.js";
-import type {
-  ParsedRequestOf,
-  RequestContext,
-  ResponseOf,
-  RouteHandlers,
-} from "../../api/contract.js";
+import type { ParsedRequestOf, RequestContext, ResponseOf, RouteHandlers } from "../../api/contract.js";
 import { omitUndefined } from "../../model/records.js";
 import type { HandlerDeps } from "./deps.js";
 import type { PERMISSION_PRESETS } from "../../api/routes/acp.js";

@@ -101,11 +101,11 @@ test("config check says what is wrong and where; show fills in what is not said"
       usable: false,
       problems: [
         { line: 1, key: "foreign.1.marker", message: "is missing" },
-        { line: 3, key: "foreign.1.mark", message: expect.stringMatching(/^is no setting/) },
+        { line: 3, key: "foreign.1.mark", message: expect.stringMatching(/^is not a setting/) },
       ],
     },
   });
   expect(bad.stderr).toContain(
-    `${path}, line 3: foreign.1.mark is no setting (there are name, marker, owner, grace-ms)`,
+    `${path}, line 3: foreign.1.mark is not a setting (there are name, marker, owner, grace-ms)`,
   );
 });
