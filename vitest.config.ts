@@ -28,7 +28,7 @@ const unit = [
   "tasks",
   "text",
   // Not those that kill writers or start database servers.
-].map((folder) => `test/${folder}/**/!(killed-writer|shared-database|postgres|*.postgres).test.ts`);
+].map((folder) => `test/${folder}/**/!(processes|shared-database|postgres|*.postgres).test.ts`);
 
 /** The longest files, which start first, so that no worker starts one of them when the others are done. */
 const slowest = [

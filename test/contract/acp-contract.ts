@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import type { AcpTurn } from "../../src/model/acp.js";
 import type { Store } from "../../src/store/store.js";
 import {
@@ -8,27 +8,17 @@ import {
   newAcpTurn,
   newSession,
 } from "../support/store/session-samples.js";
-import type { TestSessionDatabase } from "./session-contract.js";
+import { type TestDatabase, twoSupervisors } from "./test-database.js";
 
-/** What every store promises of conversations with agents, whatever the database. */
-export function acpContract(name: string, createDatabase: () => Promise<TestSessionDatabase>): void {
+/** What every store promises of ACP sessions, whatever the database. */
+export function acpContract(name: string, createDatabase: () => Promise<TestDatabase<Store>>): void {
   describe(`${name} store of ACP sessions`, () => {
-    let database: TestSessionDatabase;
     let store: Store;
     let id: string;
-
-    beforeEach(async () => {
-      database = await createDatabase();
-      store = await database.open();
-      const session = newSession();
-      id = session.id;
-      await store.createSession(session);
+    twoSupervisors(createDatabase, async (opened) => {
+      ({ store } = opened);
+      ({ id } = (await store.createSession(newSession())).session);
       await store.insertAcpSession(newAcpSession(id));
-    });
-
-    afterEach(async () => {
-      await store[Symbol.asyncDispose]();
-      await database[Symbol.asyncDispose]();
     });
 
     const ended = { state: "ended", endedAt: AT + 9, outcome: "completed" } as const;
@@ -75,7 +65,7 @@ export function acpContract(name: string, createDatabase: () => Promise<TestSess
         ({ turnId, from: "queued", set: { state: "running", startedAt: AT, requestId: 7 } }) as const;
       expect(await store.commitAcpChange(id, "in_1", { turns: [begin("turn_b")] })).toBe(0);
       await expect(store.commitAcpChange(id, "in_1", { turns: [begin("turn_a")] })).rejects.toThrow();
-      // One that is there is not written again, nor anything with it.
+      // An existing turn is not written again, nor the rest of the change.
       const again = { newTurn: newAcpTurn("turn_a"), session: { end: 1_000 } };
       expect(await store.commitAcpChange(id, "in_1", again)).toBeNull();
       const set: Partial<AcpTurn> = {

@@ -1,9 +1,8 @@
 import { describe, expect, test } from "vitest";
-import type { NewGateway } from "../../src/model/gateway.js";
+import type { NewGateway, NewRemoteStop } from "../../src/model/gateway.js";
 import type { Store } from "../../src/store/store.js";
-import { EXITED, LEASE_MS, newRun } from "../support/store/run-samples.js";
-import type { TestSessionDatabase } from "./session-contract.js";
-import { twoSupervisors } from "./two-supervisors.js";
+import { EXITED, LEASE_MS, newRun, newRunEvent } from "../support/store/run-samples.js";
+import { type TestDatabase, twoSupervisors } from "./test-database.js";
 
 /** Every field filled in, so that a column that gets lost is noticed. */
 export function newGateway(change: Partial<NewGateway> = {}): NewGateway {
@@ -32,7 +31,7 @@ export function newGateway(change: Partial<NewGateway> = {}): NewGateway {
 }
 
 /** What every store promises of hosts and gateways, whatever the database. */
-export function gatewayContract(name: string, createDatabase: () => Promise<TestSessionDatabase>): void {
+export function gatewayContract(name: string, createDatabase: () => Promise<TestDatabase<Store>>): void {
   describe(`${name} store`, () => {
     let store: Store;
     let other: Store;
@@ -63,7 +62,7 @@ export function gatewayContract(name: string, createDatabase: () => Promise<Test
       expect(await store.heartbeatGateway("gw_unknown")).toBe(false);
       await store.retireGateway("gw_one");
       expect(await store.heartbeatGateway("gw_one")).toBe(false);
-      // Nobody is to be told where it was.
+      // Peers must not connect to it any more.
       const gone = { stoppedAt: expect.any(Number) as number, address: null, peerKey: null };
       expect(await other.getGateway("gw_one")).toMatchObject(gone);
       const next = newGateway({ bootId: "next", version: "2.0.0", address: null, peerKey: null });
@@ -78,11 +77,11 @@ export function gatewayContract(name: string, createDatabase: () => Promise<Test
       ["on another host", { hostId: "another", hostName: "another" }],
       ["beside it", { directory: "64768:99" }],
     ])(
-      "a copy of a state directory %s does not pass for the original while that one is heard of",
+      "a copy of a state directory %s does not replace the original while that one sends heartbeats",
       async (...[, place]) => {
         await store.registerGateway(newGateway());
         const copy = newGateway(place);
-        // Nobody shares a file with another host or directory: there it has moved.
+        // A file is not shared with another host or directory, so there the directory has moved.
         expect(await other.registerGateway(copy)).toBe(!store.shared);
         expect(await store.getGateway("gw_one")).toMatchObject(store.shared ? newGateway() : copy);
         expect(await store.listHosts()).toHaveLength(store.shared || copy.hostId === "host" ? 1 : 2);
@@ -100,10 +99,10 @@ export function gatewayContract(name: string, createDatabase: () => Promise<Test
       }
     });
 
-    test("a gateway that stopped has no heartbeat any more", async () => {
+    test("a stopped gateway sends no heartbeat", async () => {
       await store.registerGateway(newGateway());
       const before = (await other.getGateway("gw_one"))?.heartbeatAt ?? expect.fail("not announced");
-      await expect.poll(() => store.now(), { timeout: 15_000 }).toBeGreaterThan(before);
+      await expect.poll(() => store.now()).toBeGreaterThan(before);
       await store.retireGateway("gw_one");
       expect((await other.getGateway("gw_one"))?.heartbeatAt).toBeGreaterThan(before);
     });
@@ -174,6 +173,105 @@ export function gatewayContract(name: string, createDatabase: () => Promise<Test
           ["in_b", 1],
         ]),
       );
+    });
+  });
+}
+
+const RUN = "run_000000000001";
+
+export function newCommand(change: Partial<NewRemoteStop> = {}): NewRemoteStop {
+  return {
+    id: "req_one",
+    runId: RUN,
+    target: "st_there",
+    kind: "stop",
+    actor: "operator (enough)",
+    graceMs: 1_500,
+    handedOverBy: "in_here",
+    ...change,
+  };
+}
+
+const done = {
+  outcome: "survivors",
+  survivors: [{ pid: 7, startTime: 8, kind: "unkillable", command: "dd" }],
+  error: "a sentence",
+} as const;
+
+/** What every store promises of what gateways hand to each other, whatever the database. */
+export function commandContract(name: string, createDatabase: () => Promise<TestDatabase<Store>>): void {
+  describe(`${name} store`, () => {
+    let store: Store;
+    let other: Store;
+
+    twoSupervisors(createDatabase, (opened) => {
+      ({ store, other } = opened);
+    });
+
+    const eventsOf = async (): Promise<number> => (await store.listEvents({ runId: RUN })).length;
+
+    test("a remote stop waits for its target until it is done", async () => {
+      expect(await store.insertRemoteStop(newCommand(), [newRunEvent(RUN)])).toBe(true);
+      await store.insertRemoteStop(newCommand({ id: "req_two", target: "st_else", graceMs: null }), []);
+      const [found, ...more] = await other.listRemoteStops(["st_there", "in_there"]);
+      expect(more).toEqual([]);
+      expect(found).toEqual({
+        ...newCommand(),
+        createdAt: expect.any(Number) as number,
+        acceptedAt: null,
+        doneAt: null,
+        outcome: null,
+        survivors: [],
+        error: null,
+      });
+      await other.acceptRemoteStop("req_one");
+      const accepted = (await store.getRemoteStop("req_one"))?.acceptedAt ?? 0;
+      expect(accepted).toBeGreaterThanOrEqual(found?.createdAt ?? Infinity);
+      expect(await other.finishRemoteStop("req_one", done, [newRunEvent(RUN)])).toBe(true);
+      expect(await store.getRemoteStop("req_one")).toMatchObject({ ...done, acceptedAt: accepted });
+      expect(await other.listRemoteStops(["st_there"])).toEqual([]);
+      expect((await other.listRemoteStops(["st_else"]))[0]).toMatchObject({ id: "req_two", graceMs: null });
+      expect(await store.getRemoteStop("req_none")).toBeNull();
+    });
+
+    test("open remote stops of a run are found, without done ones and those of other runs", async () => {
+      for (const id of ["req_one", "req_two", "req_three"])
+        await store.insertRemoteStop(newCommand({ id }), []);
+      await store.insertRemoteStop(newCommand({ id: "req_other", runId: "run_other" }), []);
+      await store.finishRemoteStop("req_two", done, []);
+      const found = (await other.listRemoteStopsOfRun(RUN)).map(({ id }) => id);
+      expect(found.toSorted()).toEqual(["req_one", "req_three"]);
+      expect(await other.listRemoteStopsOfRun("run_none")).toEqual([]);
+    });
+
+    test("a repeated request is one remote stop with one event", async () => {
+      const inserted = await Promise.all(
+        [store, other, store].map((each) => each.insertRemoteStop(newCommand(), [newRunEvent(RUN)])),
+      );
+      expect(inserted.filter(Boolean)).toHaveLength(1);
+      expect(await eventsOf()).toBe(1);
+    });
+
+    test("a remote stop is finished once, with one event, and never changes afterwards", async () => {
+      await store.insertRemoteStop(newCommand(), []);
+      const gone = { outcome: "gone", survivors: [], error: null } as const;
+      const finished = await Promise.all(
+        [store, other].map((each) => each.finishRemoteStop("req_one", gone, [newRunEvent(RUN)])),
+      );
+      expect(new Set(finished)).toEqual(new Set([false, true]));
+      expect(await store.finishRemoteStop("req_one", done, [newRunEvent(RUN)])).toBe(false);
+      await store.acceptRemoteStop("req_one");
+      expect(await eventsOf()).toBe(1);
+      expect(await store.getRemoteStop("req_one")).toMatchObject({ ...gone, acceptedAt: null });
+    });
+
+    test("old remote stops are deleted, done or not", async () => {
+      await store.insertRemoteStop(newCommand(), []);
+      await store.insertRemoteStop(newCommand({ id: "req_two" }), []);
+      await store.finishRemoteStop("req_two", done, []);
+      expect(await store.deleteRemoteStops(60_000)).toBe(0);
+      expect(await store.deleteRemoteStops(-60_000)).toBe(2);
+      expect(await store.getRemoteStop("req_one")).toBeNull();
     });
   });
 }

@@ -3,7 +3,6 @@ import { defaults } from "../../src/defaults.js";
 import { LeaseLost } from "../../src/errors.js";
 import { OPEN_RUN_STATES } from "../../src/model/run.js";
 import type { RunStore } from "../../src/store/runs/store.js";
-import type { TestDatabase } from "./run-contract.js";
 import {
   THIS_HOST,
   LEASE_MS,
@@ -14,9 +13,9 @@ import {
   RUNNING,
   stealClaim,
 } from "../support/store/run-samples.js";
-import { twoSupervisors } from "./two-supervisors.js";
+import { type TestDatabase, twoSupervisors } from "./test-database.js";
 
-/** What every store promises of leases: who may write, who may take over. */
+/** What every store promises of leases. */
 export function leaseContract(name: string, createDatabase: () => Promise<TestDatabase>): void {
   describe(`${name} store`, () => {
     let store: RunStore;

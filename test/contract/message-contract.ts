@@ -1,32 +1,20 @@
-import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import type { NewMessage, SessionMessage } from "../../src/model/session.js";
 import type { Store } from "../../src/store/store.js";
 import { AT, newAcpSession, newAcpTurn, newMessage, newSession } from "../support/store/session-samples.js";
-import type { TestSessionDatabase } from "./session-contract.js";
+import { type TestDatabase, twoSupervisors } from "./test-database.js";
 
 const bounds = { bytes: 1_000_000, messages: 1_000, pending: 100 };
 
-/** What every store promises of what was said in sessions, whatever the database. */
-export function messageContract(name: string, createDatabase: () => Promise<TestSessionDatabase>): void {
+/** What every store promises of messages of sessions, whatever the database. */
+export function messageContract(name: string, createDatabase: () => Promise<TestDatabase<Store>>): void {
   describe(`${name} store: messages`, () => {
-    let database: TestSessionDatabase;
     let store: Store;
     let other: Store;
     let id: string;
-
-    beforeEach(async () => {
-      database = await createDatabase();
-      store = await database.open();
-      other = await database.open();
-      const session = newSession({ lineage: [] });
-      await store.createSession(session);
-      ({ id } = session);
-    });
-
-    afterEach(async () => {
-      await store[Symbol.asyncDispose]();
-      await other[Symbol.asyncDispose]();
-      await database[Symbol.asyncDispose]();
+    twoSupervisors(createDatabase, async (opened) => {
+      ({ store, other } = opened);
+      ({ id } = (await store.createSession(newSession({ lineage: [] }))).session);
     });
 
     async function say(change: Partial<NewMessage> = {}, on = store): Promise<SessionMessage> {
@@ -99,7 +87,7 @@ export function messageContract(name: string, createDatabase: () => Promise<Test
       });
     });
 
-    test("a notice whose turn ends without an answer waits again; what a person said does not", async () => {
+    test("a notice whose turn ends without an answer waits again; a message of a person does not", async () => {
       await store.insertAcpSession(newAcpSession(id));
       const notice = { role: "system", deliver: "next-turn" } as const;
       const [first, second] = [await say({ ...notice, text: "one" }), await say({ ...notice, text: "two" })];
@@ -116,7 +104,7 @@ export function messageContract(name: string, createDatabase: () => Promise<Test
       await send("turn_1", [first.id, second.id, said.id]);
       expect(await texts({ pending: true })).toEqual([]);
       expect(await store.deliverMessages(id, [first.id, said.id], AT)).toEqual([]);
-      // On its way it is kept, whatever is said meanwhile.
+      // A message that is being delivered is kept, whatever is added meanwhile.
       await store.appendMessage(newMessage(id, { deliveredAt: AT, text: "x".repeat(99) }), {
         ...bounds,
         bytes: 10,
@@ -215,12 +203,12 @@ export function messageContract(name: string, createDatabase: () => Promise<Test
       for (let at = 0; at < 2; at++)
         expect(await store.appendMessage(newMessage(id), small)).toHaveProperty("seq", at + 1);
       expect(await store.appendMessage(newMessage(id), small)).toBe("full");
-      // Notices and what is said to it are not in each other's way.
+      // Notices and other messages have separate limits.
       const notice = (): NewMessage => newMessage(id, { role: "system", fromSessionId: null });
       for (let at = 0; at < 2; at++)
         expect(await store.appendMessage(notice(), small)).toHaveProperty("seq", at + 3);
       expect(await store.appendMessage(notice(), small)).toBe("full");
-      // What has been delivered takes no room there.
+      // Delivered messages do not count.
       expect(await store.appendMessage(newMessage(id, { deliveredAt: AT }), small)).toHaveProperty("seq", 5);
       await store.closeSession(id, "a", AT + 1);
       expect(await store.appendMessage(newMessage(id, { deliveredAt: AT }), bounds)).toBe("closed");

@@ -1,44 +1,26 @@
 import { afterAll, beforeAll, describe } from "vitest";
-import { runContract, type TestDatabase } from "./run-contract.js";
-import { messageContract } from "./message-contract.js";
-import { commandContract } from "./command-contract.js";
-import { gatewayContract } from "./gateway-contract.js";
-import { acpContract } from "./acp-contract.js";
-import { outboxContract } from "./outbox-contract.js";
-import { sessionContract } from "./session-contract.js";
-import { taskContract } from "./task-contract.js";
+import { TABLES } from "../../src/store/sql/migrations.js";
 import {
   startPostgresServer,
   whyNoPostgres,
   type PostgresDatabase,
   type PostgresServer,
 } from "../support/store/postgres-server.js";
+import { storeContract } from "./store-contract.js";
 
 describe.skipIf(whyNoPostgres !== null)("on a server of its own", () => {
   let server: PostgresServer;
-  let shared: PostgresDatabase;
-  let count = 0;
+  let database: PostgresDatabase;
   beforeAll(async () => {
     server = await startPostgresServer();
-    shared = await server.createDatabase();
+    database = await server.createDatabase();
+    await (await database.open())[Symbol.asyncDispose]();
   });
   afterAll(() => server[Symbol.asyncDispose]());
 
-  // Each test has a schema of its own: they must not see each other, and it is made in a fraction of a database's time.
-  const schema = async () => {
-    count += 1;
-    const name = `store_${count}`;
-    return {
-      open: (options = {}) => shared.open({ ...options, schema: name }),
-      [Symbol.asyncDispose]: async () => {},
-    } satisfies TestDatabase;
-  };
-  runContract("PostgreSQL", schema);
-  sessionContract("PostgreSQL", schema);
-  gatewayContract("PostgreSQL", schema);
-  commandContract("PostgreSQL", schema);
-  messageContract("PostgreSQL", schema);
-  acpContract("PostgreSQL", schema);
-  taskContract("PostgreSQL", schema);
-  outboxContract("PostgreSQL", schema);
+  // Emptied for each test, which takes a fraction of the time of creating tables.
+  storeContract("PostgreSQL", async () => {
+    await database.query(`set search_path = holdfast; truncate ${TABLES.join(", ")} restart identity`);
+    return { open: (options) => database.open(options), [Symbol.asyncDispose]: async () => {} };
+  });
 });

@@ -9,7 +9,7 @@ import { openSqliteStore } from "../../../src/store/sqlite/open.js";
 import type { Store } from "../../../src/store/store.js";
 import type { RunStopResult } from "../../../src/supervisor/api.js";
 import type { CancelOptions } from "../../../src/supervisor/run-options.js";
-import { newCommand } from "../../contract/command-contract.js";
+import { newCommand } from "../../contract/gateway-contract.js";
 import { LEASE_MS, newRun } from "../../support/store/run-samples.js";
 import { temporaryDirectory } from "../../support/temporary-directory.js";
 import { waitFor } from "../../support/wait-for.js";

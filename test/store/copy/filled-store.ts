@@ -1,4 +1,11 @@
-import type { Store } from "../../../src/store/store.js";
+import { mkdir } from "node:fs/promises";
+import { join } from "node:path";
+import { onTestFinished } from "vitest";
+import { copyStore, type CopiedTable } from "../../../src/store/copy/copy.js";
+import { parseStoreLocation } from "../../../src/store/location.js";
+import { openSqliteStore } from "../../../src/store/sqlite/open.js";
+import type { ReadStore, Store } from "../../../src/store/store.js";
+import { temporaryDirectory } from "../../support/temporary-directory.js";
 import { newGateway } from "../../contract/gateway-contract.js";
 import { EXITED, GATED, LEASE_MS, newRun, newRunEvent, RUNNING } from "../../support/store/run-samples.js";
 import {
@@ -13,7 +20,24 @@ import { CHAT, endWithNotification, newTask, PARENT, taskEvent } from "../../sup
 
 export const EVENT_COUNT = 1_200;
 
-/** Records of every kind: runs that go on and that have ended, a session with its tokens, questions, messages and turns, and more events than are read at a time, the newest of them gone. */
+/** Copies a store; no supervisor runs beside it. */
+export async function copy(from: string, to: string, more: object = {}): Promise<readonly CopiedTable[]> {
+  const [source, target] = [await parseStoreLocation(from), await parseStoreLocation(to)];
+  return copyStore({ from: source, to: target, home: "/nowhere", ...more });
+}
+
+/** A filled SQLite store whose runs belong to a dead instance of its directory. Removed after the test. */
+export async function createFilledStore(): Promise<{ readonly home: string; readonly path: string }> {
+  const directory = await temporaryDirectory();
+  onTestFinished(() => directory[Symbol.asyncDispose]());
+  const path = join(directory.path, "store.sqlite");
+  await mkdir(join(directory.path, "instances", "owner-a"), { recursive: true });
+  await using store = await openSqliteStore({ path });
+  await fillStore(store);
+  return { home: directory.path, path };
+}
+
+/** Writes records of every kind, and more events than are read at a time; the newest event is deleted again. */
 export async function fillStore(store: Store): Promise<void> {
   await store.registerHost({ hostId: "host", name: "ada", platform: "linux" });
   await store.registerGateway(newGateway({ instanceId: "owner-a" }));
@@ -59,8 +83,8 @@ export async function fillStore(store: Store): Promise<void> {
   await store.deleteRuns(["run_gone"]);
 }
 
-/** All that a store says, but for when leases end: that is another clock's. */
-export async function dumpStore(store: Store): Promise<unknown> {
+/** All records of a store, without times on the store's clock. */
+export async function dumpStore(store: ReadStore): Promise<unknown> {
   const runs = await store.listRuns({});
   const gateways = await store.listGateways();
   return {

@@ -15,17 +15,20 @@ import { CHAT, newNotification } from "../../support/store/task-samples.js";
 import { temporaryDirectory } from "../../support/temporary-directory.js";
 
 let home: string;
-let path: string;
+let store: Store;
 beforeEach(async () => {
   const directory = await temporaryDirectory();
-  onTestFinished(() => directory[Symbol.asyncDispose]());
   home = directory.path;
-  path = join(home, "store.sqlite");
+  store = await openSqliteStore({ path: join(home, "store.sqlite") });
+  onTestFinished(async () => {
+    await store[Symbol.asyncDispose]();
+    await directory[Symbol.asyncDispose]();
+  });
 });
 
 const openLedger = (name = "ledger"): Promise<TaskCopy> => TaskCopy.open(join(home, name));
-const noted = (store: Store, localCopy: TaskCopy): Store =>
-  withTaskCopy(store, localCopy, (message, cause) => expect.fail(`${message}: ${String(cause)}`));
+const noted = (of: Store, localCopy: TaskCopy): Store =>
+  withTaskCopy(of, localCopy, (message, cause) => expect.fail(`${message}: ${String(cause)}`));
 const finish = (startedAt: number): TaskFinish => ({
   type: "finish",
   at: startedAt,
@@ -36,19 +39,22 @@ const finish = (startedAt: number): TaskFinish => ({
   actor: "",
   startedAt,
 });
-const work = async (store: Store, ends: boolean): Promise<string> => {
-  const tasks = new Tasks({ store });
+const work = async (of: Store, ends: boolean): Promise<string> => {
+  const tasks = new Tasks({ store: of });
   const input = { runtime: "external", key: null, text: "work", targets: [CHAT] } as const;
   const { task } = await tasks.create(input);
   if (ends) await tasks.apply(task.taskId, finish(Date.now()));
   return task.taskId;
 };
-const restorerOf = (store: Store, localCopy: TaskCopy): TaskRestorer =>
-  new TaskRestorer({ store, localCopy, directory: home, instanceId: "in_one", onProblem: () => {} });
+const restorerOf = (of: Store, localCopy: TaskCopy): TaskRestorer =>
+  new TaskRestorer({ store: of, localCopy, directory: home, instanceId: "in_one", onProblem: () => {} });
 const claim = { owner: "gateway", leaseMs: 60_000, limit: 100 };
+const deliverAll = async (on: Store): Promise<void> => {
+  for (const entry of await on.claimOutbox(claim))
+    await on.settleOutbox(entry, { status: "delivered", receipt: "r", at: Date.now() });
+};
 
 test("the next process reads every record, also after an incomplete line", async () => {
-  await using store = await openSqliteStore({ path });
   const localCopy = await openLedger();
   const copy = noted(store, localCopy);
   const open = await work(copy, false);
@@ -65,7 +71,6 @@ test("the next process reads every record, also after an incomplete line", async
 });
 
 test("ended tasks are kept for a day; open tasks and undelivered messages for as long as needed", async () => {
-  await using store = await openSqliteStore({ path });
   const localCopy = await openLedger();
   const copy = noted(store, localCopy);
   const open = await work(copy, false);
@@ -84,7 +89,6 @@ test("ended tasks are kept for a day; open tasks and undelivered messages for as
 });
 
 test("the file does not grow with the number of steps", async () => {
-  await using store = await openSqliteStore({ path });
   await using localCopy = await openLedger();
   const tasks = new Tasks({ store: noted(store, localCopy) });
   const { task } = await tasks.create({ runtime: "external", key: null, text: "x".repeat(10_000) });
@@ -97,13 +101,11 @@ test("the file does not grow with the number of steps", async () => {
 });
 
 test("a record whose first line is damaged is omitted, and the others are restored", async () => {
-  await using store = await openSqliteStore({ path });
   const localCopy = await openLedger();
   const copy = noted(store, localCopy);
   const damaged = await work(copy, true);
   const whole = await work(copy, true);
-  for (const entry of await copy.claimOutbox(claim))
-    await copy.settleOutbox(entry, { status: "delivered", receipt: null, at: Date.now() });
+  await deliverAll(copy);
   await localCopy[Symbol.asyncDispose]();
   const log = join(home, "ledger", "tasks.log");
   const lines = (await readFile(log, "utf8")).split("\n");
@@ -118,10 +120,9 @@ test("a record whose first line is damaged is omitted, and the others are restor
 });
 
 test.skipIf(whyNoMounts !== null)(
-  "what could not be written on a full disk is there after the next write that succeeds",
+  "a record that a full disk refused is in the file after the next write that succeeds",
   async () => {
     await using disk = mountSmallDisk("1m");
-    await using store = await openSqliteStore({ path });
     const directory = join(disk.path, "ledger");
     const localCopy = await TaskCopy.open(directory);
     const failures: string[] = [];
@@ -145,7 +146,6 @@ test.skipIf(whyNoMounts !== null)(
 );
 
 test("settled messages about changes do not accumulate", async () => {
-  await using store = await openSqliteStore({ path });
   await using localCopy = await openLedger();
   const copy = noted(store, localCopy);
   const tasks = new Tasks({ store: copy });
@@ -162,14 +162,13 @@ test("settled messages about changes do not accumulate", async () => {
   expect(kept.at(-1)?.createdAt).toBe(99);
 });
 
-describe("what another gateway does is noted", () => {
+describe("a write of another gateway is copied", () => {
   const inAMinute = (): void => {
     vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + defaults.taskSweepMs });
     onTestFinished(() => void vi.useRealTimers());
   };
 
-  test("an end, and a delivery; and neither is put back when the task is forgotten for its age", async () => {
-    await using store = await openSqliteStore({ path });
+  test("an end and a delivery, and neither is restored when the task is deleted for its age", async () => {
     await using first = await openLedger("first");
     await using second = await openLedger("second");
     const [here, there] = [noted(store, first), noted(store, second)];
@@ -177,8 +176,7 @@ describe("what another gateway does is noted", () => {
     const ended = await work(here, false);
     const told = await work(here, true);
     await new Tasks({ store: there }).apply(ended, finish(Date.now()));
-    for (const entry of await there.claimOutbox(claim))
-      await there.settleOutbox(entry, { status: "delivered", receipt: null, at: Date.now() });
+    await deliverAll(there);
     expect(await restorer.restoreLost()).toBe(0);
     inAMinute();
     expect(await restorer.restoreLost()).toBe(0);
@@ -191,8 +189,7 @@ describe("what another gateway does is noted", () => {
     expect(first.unfinishedTaskIds()).toEqual([]);
   });
 
-  test("a task that another gateway has forgotten is not put back, nor its message sent again", async () => {
-    await using store = await openSqliteStore({ path });
+  test("a task that another gateway has deleted is not restored, and its message is not sent again", async () => {
     await using first = await openLedger("first");
     await using second = await openLedger("second");
     const [here, there] = [noted(store, first), noted(store, second)];
@@ -200,8 +197,7 @@ describe("what another gateway does is noted", () => {
     expect(await restorer.restoreLost()).toBe(0);
     const old = await work(here, true);
     const newer = await work(here, false);
-    for (const entry of await there.claimOutbox(claim))
-      await there.settleOutbox(entry, { status: "delivered", receipt: null, at: Date.now() });
+    await deliverAll(there);
     expect(await there.deleteTasks([old])).toBe(1);
     inAMinute();
     expect(await restorer.restoreLost()).toBe(0);
@@ -212,9 +208,8 @@ describe("what another gateway does is noted", () => {
   });
 });
 
-describe("a store that was put back", () => {
-  test("has the end again that another gateway wrote, whichever of the two tells it first", async () => {
-    await using store = await openSqliteStore({ path });
+describe("a store that was rolled back", () => {
+  test("has the end again that another gateway wrote, in whichever order the two restore it", async () => {
     await using first = await openLedger("first");
     await using second = await openLedger("second");
     const taskId = await work(noted(store, first), false);
@@ -235,13 +230,11 @@ describe("a store that was put back", () => {
   });
 
   test("does not send a message of this gateway that another has delivered", async () => {
-    await using store = await openSqliteStore({ path });
     await using first = await openLedger("first");
     await using second = await openLedger("second");
     const taskId = await work(noted(store, first), true);
     const there = noted(store, second);
-    for (const entry of await there.claimOutbox(claim))
-      await there.settleOutbox(entry, { status: "delivered", receipt: "r", at: Date.now() });
+    await deliverAll(there);
     await using empty = await openSqliteStore({ path: join(home, "empty.sqlite") });
     const [one, other] = [restorerOf(empty, first), restorerOf(empty, second)];
     // In this order: the gateway that delivered it does not know the task.
@@ -254,7 +247,6 @@ describe("a store that was put back", () => {
   });
 
   test("does not hand out a message again that was delivered, by whichever gateway", async () => {
-    await using store = await openSqliteStore({ path });
     await using first = await openLedger("first");
     const copy = noted(store, first);
     const taskId = await work(copy, false);
@@ -268,15 +260,9 @@ describe("a store that was put back", () => {
     await after.insertTask(begun, [{ type: "created", at: begun.createdAt, data: {} }]);
 
     await new Tasks({ store: copy }).apply(taskId, finish(begun.createdAt));
-    const [entry] = await copy.claimOutbox(claim);
-    expect(entry?.attempts).toBe(1);
-    if (entry !== undefined)
-      await copy.settleOutbox(entry, { status: "delivered", receipt: "r", at: Date.now() });
+    await deliverAll(copy);
 
-    const restorer = new TaskRestorer({
-      ...{ store: after, localCopy: first, directory: join(home, "first"), instanceId: "in_first" },
-      onProblem: () => {},
-    });
+    const restorer = restorerOf(after, first);
     expect(await restorer.restoreLost()).toBe(1);
     expect(await restorer.restoreLost()).toBe(0);
     expect(await after.getTask(taskId)).toMatchObject({ status: "succeeded", delivery: "delivered" });
@@ -291,7 +277,6 @@ describe("a store that was put back", () => {
   });
 
   test("keeps an end that it knows, and does not take a key from another task", async () => {
-    await using store = await openSqliteStore({ path });
     await using localCopy = await openLedger();
     const task = { runtime: "external", key: "caller:operator:one", text: "work" } as const;
     const first = await new Tasks({ store: noted(store, localCopy) }).create(task);

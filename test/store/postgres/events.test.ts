@@ -88,7 +88,7 @@ describe.skipIf(whyNoPostgres !== null)("events in PostgreSQL", () => {
     await database.query(
       "select pg_terminate_backend(pid) from pg_stat_activity where state = 'idle in transaction'",
     );
-    await expect.poll(() => read(), { timeout: 15_000 }).toEqual(["one", "two"]);
+    await expect.poll(() => read()).toEqual(["one", "two"]);
   });
 
   test("long transactions of other programs do not delay readers", async () => {
@@ -151,23 +151,23 @@ describe.skipIf(whyNoPostgres !== null)("events in PostgreSQL", () => {
       // Never in this test: the wake-ups are the subject.
       600_000,
     );
-    await waitFor("the first look", () => woken > 0, 15_000);
+    await waitFor("the first look", () => woken > 0);
     await store.appendEvents([newRunEvent("one")]);
-    await waitFor("a wake-up with the event's number", () => hint === 1, 15_000);
+    await waitFor("a wake-up with the event's number", () => hint === 1);
 
     const before = woken;
     await database.query(
       "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'holdfast/watch'",
     );
-    await waitFor("a look after the gap", () => woken > before, 15_000);
+    await waitFor("a look after the gap", () => woken > before);
     await store.appendEvents([newRunEvent("two")]);
-    await waitFor("a wake-up on the new connection", () => hint === 2, 15_000);
+    await waitFor("a wake-up on the new connection", () => hint === 2);
   });
 
   test("a listener of a server that hangs can be closed", async () => {
     let woken = 0;
     const watch = new EventWatch({ url: database.url, name: "watch" }, () => (woken += 1), 600_000);
-    await waitFor("the first look", () => woken > 0, 15_000);
+    await waitFor("the first look", () => woken > 0);
     server.pause();
     // Others have to say good-bye to it, too.
     const late = setTimeout(() => server.resume(), 10_000);
@@ -181,6 +181,6 @@ describe.skipIf(whyNoPostgres !== null)("events in PostgreSQL", () => {
   test("a lost notification only costs time", async () => {
     let woken = 0;
     await using _watch = new EventWatch({ url: database.url, name: "watch" }, () => (woken += 1), 20);
-    await waitFor("looks without a reason", () => woken > 3, 15_000);
+    await waitFor("looks without a reason", () => woken > 3);
   });
 });

@@ -16,7 +16,7 @@ import { waitFor } from "../../support/wait-for.js";
 const HOSTS = 40;
 const RUNS = 50;
 
-describe.skipIf(whyNoPostgres !== null)("what every gateway asks again and again", () => {
+describe.skipIf(whyNoPostgres !== null)("the queries that every gateway repeats", () => {
   let server: PostgresServer;
   let database: PostgresDatabase;
   let store: Store;
@@ -24,7 +24,7 @@ describe.skipIf(whyNoPostgres !== null)("what every gateway asks again and again
     server = await startPostgresServer();
     database = await server.createDatabase();
     await fill(database);
-    // The server says how it has executed each statement, and how many rows it has touched for it.
+    // The server logs the plan of each statement, with the rows that it has read.
     for (const setting of [
       "session_preload_libraries = 'auto_explain'",
       "auto_explain.log_min_duration = 0",
@@ -39,19 +39,19 @@ describe.skipIf(whyNoPostgres !== null)("what every gateway asks again and again
     await server[Symbol.asyncDispose]();
   });
 
-  /** The scans of what `ask` had the server execute on `table`. Asked often enough for the plan that is kept. */
+  /** The scans of `table` by the statements of `ask`, repeated until the server keeps a generic plan. */
   async function scansOf(table: string, ask: () => Promise<unknown>): Promise<readonly Scan[]> {
     const before = server.log().length;
     const TIMES = 8;
     for (let time = 0; time < TIMES; time += 1) await ask();
-    const told = await waitFor("the plans are told", () => {
+    const told = await waitFor("the plans are logged", () => {
       const found = plansIn(server.log().slice(before)).filter((plan) => scans(plan, table).length > 0);
       return found.length >= TIMES && found;
     });
     return told.flatMap((plan) => scans(plan, table));
   }
 
-  test("its own runs, and those without an owner, are found without others'", async () => {
+  test("runs of a gateway, and those without an owner, are found without reading others", async () => {
     const here = { hostId: "host-7", bootId: "boot", stateId: "state-7" };
     const asked = () => store.listUnattendedRuns("owner-7", here);
     expect(await asked()).toHaveLength(RUNS);
@@ -68,7 +68,7 @@ describe.skipIf(whyNoPostgres !== null)("what every gateway asks again and again
     }
   });
 
-  test("its own events are read without others'", async () => {
+  test("events of a state directory are read without reading others", async () => {
     const asked = () => store.listEvents({ stateId: "state-7", after: 0, limit: 500 });
     expect(await asked()).toHaveLength(RUNS);
     for (const scan of await scansOf("run_events", asked)) {
@@ -77,7 +77,7 @@ describe.skipIf(whyNoPostgres !== null)("what every gateway asks again and again
     }
   });
 
-  test("what waits for one run is read without what waits for others of its target", async () => {
+  test("the remote stops of one run are read without those of other runs of its target", async () => {
     const asked = () => store.listRemoteStopsOfRun("run_7");
     expect(await asked()).toHaveLength(1);
     for (const scan of await scansOf("commands", asked))
@@ -105,7 +105,7 @@ describe.skipIf(whyNoPostgres !== null)("what every gateway asks again and again
 
 interface Scan {
   readonly index: string | null;
-  /** Touched, wanted or not. */
+  /** Rows read, including those that a filter removed. */
   readonly rows: number;
 }
 
@@ -124,7 +124,7 @@ function plansIn(log: string): readonly Plan[] {
   );
 }
 
-/** Of an index that points into a table, the scan of the table counts, and of that the index is named. */
+/** A bitmap scan of a table counts once, with the names of its indexes. */
 function scans(plan: Plan, table: string): readonly Scan[] {
   const below = plan.Plans ?? [];
   if (plan["Relation Name"] !== table) return below.flatMap((each) => scans(each, table));

@@ -6,7 +6,6 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { TLSSocket } from "node:tls";
 import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from "vitest";
-import { parsePostgresUrl } from "../../../src/config/postgres-url.js";
 import { EventWatch } from "../../../src/store/postgres/events.js";
 import { openPostgresStore, openPostgresStoreForReading } from "../../../src/store/postgres/open.js";
 import { readServerInfo } from "../../../src/store/postgres/server-info.js";
@@ -22,55 +21,6 @@ import {
 import { LEASE_MS, newRun, newRunEvent } from "../../support/store/run-samples.js";
 
 const noOpenssl = spawnSync("openssl", ["version"]).status !== 0;
-
-describe("an address that names several hosts", () => {
-  const hostsOf = (url: string): string[] => parsePostgresUrl(url).hosts.map(({ name }) => name);
-
-  test("is read as libpq reads it", () => {
-    expect(hostsOf("postgres://u:p@one:1,two:2/db")).toEqual(["one:1", "two:2"]);
-    expect(hostsOf("postgresql://u@one,two:2/db?target_session_attrs=read-write")).toEqual(["one", "two:2"]);
-    expect(hostsOf("postgres://u:a,b@one/db")).toEqual(["one"]);
-    expect(hostsOf("postgres://u@[::1]:1,[fd00::7]/db")).toEqual(["[::1]:1", "[fd00::7]"]);
-    expect(hostsOf("postgres://u@%2Frun%2Fpg,two/db")).toEqual(["/run/pg", "two"]);
-    expect(hostsOf("postgres://u@localhost/db?host=/one,/two")).toEqual(["/one", "/two"]);
-    expect(hostsOf("postgres:///db?host=one,two&port=1,2")).toEqual(["one:1", "two:2"]);
-    expect(hostsOf("postgres://u@/db?host=one,two&port=7")).toEqual(["one:7", "two:7"]);
-    expect(hostsOf("postgres://u@/db")).toEqual(["localhost"]);
-    expect(parsePostgresUrl("postgres://u:secret@one:1,two:2/db").label).toBe(
-      "postgres database db at one:1,two:2",
-    );
-    expect(parsePostgresUrl("postgres://u@one,two/db?connect_timeout=3")).toMatchObject({ connectMs: 3_000 });
-    expect(
-      parsePostgresUrl("postgres://u@one/db?options=-c%20work_mem%3D8MB%20--a.b%3Dx%5C%20y").settings,
-    ).toEqual([
-      ["work_mem", "8MB"],
-      ["a.b", "x y"],
-    ]);
-  });
-
-  test("is refused with the name of the part that is not supported, and never with its password", () => {
-    const refusals: Readonly<Record<string, string>> = {
-      "postgres://u:hunter2@one/db?channel_binding=require": 'unsupported parameter "channel_binding"',
-      "postgres://u:hunter2@one/db?sslmode=disable&hostaddr=1.2.3.4": 'unsupported parameter "hostaddr"',
-      "postgres://u:hunter2@one,two/db?target_session_attrs=standby": "target_session_attrs",
-      "postgres://u:hunter2@one,two/db?port=1,2,3": "3 ports for 2 hosts",
-      "postgres://u:hunter2@one:99999/db": "port",
-      "postgres://u:hunter2@one:x,two/db": "port",
-      "postgres://u:hunter2@one/db?connect_timeout=forever": "connect_timeout",
-      "postgres://u:hunter2@one/db?options=-x%20hunter2": '"options"',
-      "postgres://u:hunter2@one/db?sslmode=hunter2": "sslmode",
-      // Special characters of a password that were not escaped.
-      "postgres://u:1?hunter2=3@one/db": "must look like",
-      "postgres://u:1#hunter2@one/db": "must look like",
-      "postgres://u:1/hunter2@one/db?x": "must look like",
-      "postgres://u:1/hunter2@one/db": "must look like",
-    };
-    for (const [url, part] of Object.entries(refusals)) {
-      expect(() => parsePostgresUrl(url), url).toThrow(part);
-      expect(() => parsePostgresUrl(url), url).not.toThrow("hunter2");
-    }
-  });
-});
 
 describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store on several hosts", () => {
   let replicated: ReplicatedServer;

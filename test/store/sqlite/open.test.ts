@@ -1,22 +1,13 @@
 import { stat, truncate, writeFile } from "node:fs/promises";
-import { join, resolve } from "node:path";
+import { join } from "node:path";
 import { DatabaseSync } from "@photostructure/sqlite";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { StateUnusable } from "../../../src/errors.js";
 import { migrations } from "../../../src/store/sql/migrations.js";
 import { openSqliteStoreForReading } from "../../../src/store/sqlite/reader.js";
 import { openSqliteStore } from "../../../src/store/sqlite/open.js";
-import type { Lease } from "../../../src/store/runs/store.js";
-import { startChild } from "../../support/store/child-process.js";
 import { mountSmallDisk, whyNoMounts } from "../../support/small-disk.js";
-import {
-  LEASE_MS,
-  newRunEvent,
-  EXITED,
-  forbiddenUpdates,
-  newRun,
-  RUNNING,
-} from "../../support/store/run-samples.js";
+import { LEASE_MS, newRunEvent, EXITED, forbiddenUpdates, newRun } from "../../support/store/run-samples.js";
 import { newSession } from "../../support/store/session-samples.js";
 import { temporaryDirectory, type TemporaryDirectory } from "../../support/temporary-directory.js";
 
@@ -46,29 +37,6 @@ function tamper(sql: string): void {
   db.close();
 }
 
-/** Another process holds the write lock for so long. */
-async function heldFor(ms: number): Promise<AsyncDisposable> {
-  const holder = startChild("hold-write-lock", path, String(ms));
-  expect(await holder.next()).toBe("locked");
-  return holder;
-}
-
-/** How long the event loop has stood still at most since this call. */
-function longestStandstill(): () => number {
-  let last = performance.now();
-  let longest = 0;
-  const look = (): void => {
-    longest = Math.max(longest, performance.now() - last);
-    last = performance.now();
-  };
-  const timer = setInterval(look, 10);
-  return () => {
-    clearInterval(timer);
-    look();
-    return longest;
-  };
-}
-
 async function createStore(): Promise<void> {
   const store = await openSqliteStore({ path });
   await store[Symbol.asyncDispose]();
@@ -85,7 +53,7 @@ test("the store is a WAL database that only its owner can read", async () => {
   db.close();
 });
 
-test("a store written by a newer version is refused, says what to do, and is left alone", async () => {
+test("a store written by a newer version is refused with the remedy, and not changed", async () => {
   await createStore();
   tamper("insert into holdfast_migrations (id, name, applied_at) values (9999, 'from the future', 0)");
   const error = await refusal(openSqliteStore({ path }));
@@ -96,7 +64,7 @@ test("a store written by a newer version is refused, says what to do, and is lef
   db.close();
 });
 
-/** As the store was before runs knew their sessions. */
+/** Undoes the migrations that gave runs their sessions. */
 const BEFORE_SESSIONS_OF_RUNS = `
   drop index runs_open_of_state; alter table run_events drop column state_id;
   drop trigger runs_exited_is_final; drop index runs_of_session_id;
@@ -107,7 +75,7 @@ const BEFORE_SESSIONS_OF_RUNS = `
   begin select raise(abort, 'an exited run never changes'); end;
   delete from holdfast_migrations where id between 7 and 10 or id = 14;`;
 
-test("runs of an older release get the session that had their key when they started", async () => {
+test("runs of an older release are completed with the session that had their key when they started", async () => {
   const first = newSession({ key: "k", createdAt: 100, lineage: [] });
   const second = newSession({ key: "k", createdAt: 300, lineage: [] });
   const runs = [50, 150, 250, 350].map((createdAt) => newRun({ sessionKey: "k", createdAt }));
@@ -125,22 +93,13 @@ test("runs of an older release get the session that had their key when they star
     [...runs, stranger].map(async ({ runId }) => (await store.getRun(runId))?.sessionId),
   );
   expect(ids).toEqual([null, first.id, null, second.id, null]);
-});
-
-test("runs of an older release have neither state directory nor time namespace, and their hosts no name", async () => {
-  const run = newRun();
-  {
-    await using store = await openSqliteStore({ path });
-    await store.saveRun(await store.insertRun(run, LEASE_MS), EXITED);
-  }
-  tamper(BEFORE_SESSIONS_OF_RUNS);
-  await using store = await openSqliteStore({ path });
-  expect(await store.getRun(run.runId)).toMatchObject({ stateId: null, timeNamespace: null });
-  expect(await store.listHosts()).toMatchObject([
-    { hostId: run.hostId, name: "", firstSeenAt: run.createdAt },
-  ]);
-  await store.registerHost({ hostId: run.hostId, name: "named", platform: "linux" });
-  expect(await store.listHosts()).toMatchObject([{ name: "named", firstSeenAt: run.createdAt }]);
+  // They have neither a state directory nor a time namespace, and their host has no name.
+  const { runId, hostId } = stranger;
+  expect(await store.getRun(runId)).toMatchObject({ stateId: null, timeNamespace: null });
+  const oldest = 50;
+  expect(await store.listHosts()).toMatchObject([{ hostId, name: "", firstSeenAt: oldest }]);
+  await store.registerHost({ hostId, name: "named", platform: "linux" });
+  expect(await store.listHosts()).toMatchObject([{ name: "named", firstSeenAt: oldest }]);
 });
 
 test("an ended run can be hidden, and nothing else of it can change", async () => {
@@ -223,15 +182,6 @@ test("a missing directory is reported as such", async () => {
   expect(error.message).toContain("cannot be opened");
 });
 
-test("a trigger protects a terminal record from a statement without its condition", async () => {
-  await using store = await openSqliteStore({ path });
-  const lease = await store.insertRun(newRun(), LEASE_MS);
-  await store.saveRun(lease, EXITED);
-  for (const column of ["state = 'running'", "exit_code = 0", "lease_epoch = 9"]) {
-    expect(() => tamper(`update runs set ${column}`)).toThrow("an exited run never changes");
-  }
-});
-
 describe("on a disk", () => {
   test("without space, writes are refused with the reason, and succeed again when there is space", async (context) => {
     if (whyNoMounts !== null) context.skip(whyNoMounts);
@@ -267,100 +217,5 @@ describe("on a disk", () => {
     await createStore();
     const error = await refusal(openSqliteStore({ path: join(disk.readOnlyPath, "store.sqlite") }));
     expect(error.message).toContain("read-only");
-  });
-});
-
-describe("with other processes", () => {
-  test("eight processes that open an empty database at once create one schema", async () => {
-    const children = Array.from({ length: 8 }, () => startChild("open-store", resolve("dist"), path));
-    for (const child of children) expect(await child.next()).toBe("ready");
-    for (const child of children) child.send("go");
-    for (const child of children) expect(await child.next()).toBe("opened");
-    expect(await Promise.all(children.map(({ ended }) => ended))).toEqual(Array.from({ length: 8 }, () => 0));
-    await using store = await openSqliteStore({ path });
-    expect(await store.listEvents({})).toHaveLength(8);
-    const db = new DatabaseSync(path);
-    expect(db.prepare("select count(*) as count from holdfast_migrations").all()).toMatchObject([
-      { count: migrations.length },
-    ]);
-    db.close();
-  });
-
-  test("each of a thousand expired leases is stolen exactly once by four processes", async () => {
-    await using store = await openSqliteStore({ path });
-    const leases: Lease[] = [];
-    for (let count = 0; count < 1_000; count++) leases.push(await store.insertRun(newRun(), -1));
-    const thieves = ["one", "two", "three", "four"];
-    const children = thieves.map((thief) => startChild("steal", resolve("dist"), path, thief));
-    for (const child of children) expect(await child.next()).toBe("ready");
-    for (const child of children) child.send(leases);
-    const stolen = await Promise.all(children.map(async (child) => (await child.next()) as string[]));
-    await Promise.all(children.map(({ ended }) => ended));
-    expect(stolen.flat().toSorted()).toEqual(leases.map(({ runId }) => runId).toSorted());
-    const owners = (await Promise.all(thieves.map((thief) => store.listOwnedRunIds(thief)))).map(
-      (runs) => runs.length,
-    );
-    expect(owners).toEqual(stolen.map((runs) => runs.length));
-  });
-
-  test("a permanent lock is reported after the wait, and nothing is half written", async () => {
-    await using store = await openSqliteStore({ path, busyMs: 50 });
-    const lease = await store.insertRun(newRun(), LEASE_MS);
-    await using holder = startChild("hold-write-lock", path);
-    expect(await holder.next()).toBe("locked");
-    const error = await refusal(store.saveRun(lease, RUNNING, [newRunEvent("r")]));
-    expect(error.message).toContain("stayed locked by another process");
-    expect((await refusal(store.renewLeases("owner-a", LEASE_MS))).message).toContain("Try again");
-    expect(await store.getRun(lease.runId)).toMatchObject({ state: "starting" });
-    await holder.kill();
-    expect(await store.saveRun(lease, RUNNING, [newRunEvent("r")])).toBe(true);
-    expect(await store.listEvents({})).toHaveLength(1);
-  });
-
-  test("waiting for a lock of another process does not block the event loop, and keeps the order of writes", async () => {
-    await using store = await openSqliteStore({ path });
-    const lease = await store.insertRun(newRun(), LEASE_MS);
-    await using _holder = await heldFor(2_000);
-    const longest = longestStandstill();
-    const writes = [
-      store.saveRun(lease, RUNNING, [newRunEvent(lease.runId, 1)]),
-      store.appendEvents([newRunEvent(lease.runId, 2)]),
-      store.saveRun(lease, { to: "output", at: 3 }),
-      store.appendEvents([newRunEvent(lease.runId, 4)]),
-    ];
-    // A reader does not queue behind writes that wait.
-    expect(await store.getRun(lease.runId)).toMatchObject({ state: "starting" });
-    await Promise.all(writes);
-    expect(longest()).toBeLessThan(1_000);
-    expect((await store.listEvents({})).map(({ at }) => at)).toEqual([1, 2, 4]);
-    expect(await store.getRun(lease.runId)).toMatchObject({ state: "running", lastOutputAt: 3 });
-  });
-
-  test("opening a store that another process has locked does not block the event loop", async () => {
-    tamper("pragma journal_mode = wal");
-    await using _holder = await heldFor(1_500);
-    const longest = longestStandstill();
-    await using store = await openSqliteStore({ path });
-    expect(longest()).toBeLessThan(1_000);
-    expect(await store.listRuns({})).toEqual([]);
-  });
-
-  test("closing a store does not wait for a lock: writes that wait for it are refused", async () => {
-    const store = await openSqliteStore({ path, busyMs: 60_000 });
-    const lease = await store.insertRun(newRun(), LEASE_MS);
-    await using _holder = await heldFor(60_000);
-    const writes = [store.saveRun(lease, RUNNING), store.renewLeases("owner-a", LEASE_MS)];
-    const refused = Promise.all(writes.map((write) => refusal(write)));
-    await store[Symbol.asyncDispose]();
-    for (const { message } of await refused) expect(message).toContain("stayed locked");
-  });
-
-  test("the clock is one for all processes of this boot", async () => {
-    await using store = await openSqliteStore({ path });
-    const before = await store.now();
-    await using child = startChild("clock", resolve("dist"));
-    const theirs = (await child.next()) as number;
-    expect(theirs).toBeGreaterThanOrEqual(before);
-    expect(theirs).toBeLessThanOrEqual(await store.now());
   });
 });

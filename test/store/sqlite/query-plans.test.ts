@@ -4,21 +4,21 @@ import { SqliteConnection } from "../../../src/store/sqlite/connection.js";
 import type { Store } from "../../../src/store/store.js";
 import { openTaskRegistry } from "../../support/task-registry.js";
 
-const asked: readonly [what: string, index: string, ask: (store: Store) => Promise<unknown>][] = [
+const queries: readonly [what: string, index: string, ask: (store: Store) => Promise<unknown>][] = [
   ["open tasks", "tasks_open", (store) => store.listTasks({ open: true, limit: 500 })],
-  ["what may be forgotten", "tasks_to_forget", (store) => store.listTasks({ cleanupBefore: 1, limit: 500 })],
+  ["tasks to be deleted", "tasks_to_forget", (store) => store.listTasks({ cleanupBefore: 1, limit: 500 })],
   [
-    "what a session is at",
+    "the open task of a session",
     "tasks_of_child",
     (store) => store.listTasks({ childSessionId: "ses_1", open: true, limit: 1 }),
   ],
   [
-    "what waits in sessions",
+    "messages that wait in sessions",
     "task_outbox_queued",
     (store) => store.listOutbox({ statuses: ["session_queued"], limit: 500 }),
   ],
   [
-    "what waits in one session",
+    "messages that wait in one session",
     "task_outbox_queued_for",
     (store) =>
       store.listOutbox({
@@ -28,13 +28,13 @@ const asked: readonly [what: string, index: string, ask: (store: Store) => Promi
       }),
   ],
   [
-    "what a session has not answered",
+    "unanswered messages of a session",
     "session_messages_in_order",
     (store) => store.listUnansweredMessages({ sessionId: "ses_1" }, 1),
   ],
 ];
 
-test.each(asked)("%s: found without all that is settled", async (_, index, ask) => {
+test.each(queries)("%s are found by an index of open records", async (_, index, ask) => {
   await using registry = await openTaskRegistry();
   using execute = vi.spyOn(SqliteConnection.prototype, "execute");
   await ask(registry.store);

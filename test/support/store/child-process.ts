@@ -3,11 +3,11 @@ import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 
 export interface ChildHandle extends AsyncDisposable {
-  /** What the child said next; rejects when it ended without another word. */
+  /** The next message of the child; rejects if the child ended without one. */
   next(): Promise<unknown>;
   send(message: unknown): void;
   kill(): Promise<void>;
-  /** Its exit code, once it has ended by itself. */
+  /** Its exit code; null: a signal ended it. */
   readonly ended: Promise<number | null>;
 }
 
@@ -19,26 +19,26 @@ export function startChild(script: string, ...args: readonly string[]): ChildHan
 export function startChildBeside(file: string, script: string, ...args: readonly string[]): ChildHandle {
   const path = fileURLToPath(new URL(`children/${script}.mjs`, file));
   const child = fork(path, args, { execArgv: [], stdio: ["ignore", "inherit", "pipe", "ipc"] });
-  const said: unknown[] = [];
+  const received: unknown[] = [];
   const waiting: { resolve(message: unknown): void; reject(error: Error): void }[] = [];
-  let complaint = "";
+  let stderr = "";
   let over = false;
-  child.stderr?.on("data", (text: Buffer) => (complaint += text.toString()));
+  child.stderr?.on("data", (text: Buffer) => (stderr += text.toString()));
   child.on("message", (message) => {
     const first = waiting.shift();
-    if (first === undefined) said.push(message);
+    if (first === undefined) received.push(message);
     else first.resolve(message);
   });
   const ended = once(child, "close").then(([code]: (number | null)[]) => {
     over = true;
-    for (const one of waiting) one.reject(new Error(`${script} ended: ${complaint}`));
+    for (const one of waiting) one.reject(new Error(`${script} ended: ${stderr}`));
     return code ?? null;
   });
   return {
     next: () =>
       new Promise((resolve, reject) => {
-        if (said.length > 0) resolve(said.shift());
-        else if (over) reject(new Error(`${script} has ended: ${complaint}`));
+        if (received.length > 0) resolve(received.shift());
+        else if (over) reject(new Error(`${script} has ended: ${stderr}`));
         else waiting.push({ resolve, reject });
       }),
     send: (message) => void child.send(message as object),

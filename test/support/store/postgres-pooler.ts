@@ -34,7 +34,7 @@ export async function startPgBouncer(
     auth_file: join(directory, "users.txt"),
     default_pool_size: 100,
     max_client_conn: 500,
-    // A server that was away is asked again at once.
+    // A server that was down is tried again at once.
     server_login_retry: 1,
     ...settings,
   };

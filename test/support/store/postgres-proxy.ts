@@ -4,21 +4,21 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { once } from "node:events";
 
-/** `request`: what was sent never arrives. `answer`: it arrives, and nobody hears what became of it. */
+/** `request`: the statement does not arrive. `answer`: it arrives, and its result does not. */
 export type CutPoint = "request" | "answer";
 
 export interface CuttableProxy extends AsyncDisposable {
   /** Instead of the server's directory. */
   readonly directory: string;
-  /** From now on, let so many pieces of that direction pass and cut the connection at the next. */
+  /** Forwards this many packets in that direction, and closes the connection at the next. */
   cut(what: CutPoint, passing: number): void;
-  /** Let everything pass. True: the cut has happened. */
+  /** Forwards everything again. True: the connection was cut. */
   mend(): boolean;
-  /** Swallow everything, saying nothing, until mended. */
+  /** Drops everything until `mend`. */
   mute(): void;
 }
 
-/** A line to a server's socket that can be cut. */
+/** A proxy to a server's socket whose connections can be cut. */
 export async function startCuttableProxy(serverDirectory: string): Promise<CuttableProxy> {
   const directory = await mkdtemp(join(tmpdir(), "hf-px-"));
   const sockets = new Set<Socket>();

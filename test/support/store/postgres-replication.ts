@@ -1,13 +1,13 @@
 import { startPostgresServer, type PostgresDatabase, type PostgresServer } from "./postgres-server.js";
 import { waitFor } from "../wait-for.js";
 
-/** A primary, and a stand-by that has everything the primary has promised (synchronous replication). */
+/** A primary and its stand-by, with synchronous replication. */
 export interface ReplicatedServer extends AsyncDisposable {
   readonly primary: PostgresServer;
   readonly standBy: PostgresServer;
   /** A database whose address names both hosts. */
   createDatabase(): Promise<PostgresDatabase>;
-  /** The primary is killed, and the stand-by promoted. */
+  /** Kills the primary and promotes the stand-by. */
   failOver(): Promise<void>;
 }
 

@@ -16,30 +16,29 @@ export interface PostgresServer extends AsyncDisposable {
   readonly directory: string;
   /** An empty database of its own. */
   createDatabase(template?: string): Promise<PostgresDatabase>;
-  /** Behind the stores' backs. */
+  /** On a connection of its own. */
   query(database: string, text: string): Promise<Record<string, unknown>[]>;
-  /** What it has logged since it was started. */
+  /** Its log since it was started. */
   log(): string;
-  /** As a power cut would, but for the disk's cache. */
+  /** Sends SIGKILL to all of its processes. */
   kill(): Promise<void>;
   /** After `kill`. As a stand-by it can be read only. */
   start(as?: { readonly standBy: boolean }): Promise<void>;
-  /** It is there and does not answer. */
+  /** The server accepts connections and does not answer. */
   pause(): void;
   resume(): void;
-  /** From a stand-by to a server that takes writes. */
+  /** Makes a stand-by accept writes. */
   promote(): Promise<void>;
-  /** Killed, copied as it is on the disk, and started again. */
+  /** Kills the server, copies its files, and starts it again. */
   backUp(): Promise<void>;
-  /** After `kill`: everything as it was at `backUp`. Once. */
+  /** After `kill`: restores the files of `backUp`, once. */
   goBack(): Promise<void>;
 }
 
-/** What a server is beside a server of its own. */
 export interface PostgresServerOptions {
   /** Stand-bys can follow it. */
   readonly replicated?: boolean;
-  /** It begins as a stand-by of this one, which is `replicated`. */
+  /** Starts as a stand-by of this server, which is `replicated`. */
   readonly standByOf?: Pick<PostgresServer, "directory">;
 }
 
@@ -47,7 +46,7 @@ export interface PostgresDatabase extends AsyncDisposable {
   readonly name: string;
   readonly url: string;
   open(options?: Partial<PostgresStoreOptions>): Promise<Store>;
-  /** Behind the store's back. */
+  /** On a connection of its own. */
   query(text: string): Promise<Record<string, unknown>[]>;
 }
 
@@ -57,21 +56,21 @@ const versions = existsSync(installRoot)
   : [];
 const version = versions.toSorted((one, other) => Number(one) - Number(other)).at(-1);
 
-/** Null: there is one to be had. */
+/** Null: PostgreSQL is installed. */
 export const whyNoPostgres = version === undefined ? `no PostgreSQL under ${installRoot}` : null;
 
 function binaryPath(of: string, name: string): string {
   return join(installRoot, of, "bin", name);
 }
 
-/** Where others can reach a server. */
+/** An address that the server listens on. */
 export interface PostgresListenAddress {
   readonly address: string;
   /** Words that start a command in the network of that address. */
   readonly within: readonly string[];
 }
 
-/** A real server, reachable by a socket of its own, and with a password where it is told to listen; gone when disposed of. */
+/** Starts a server with a socket of its own, and with a password on `listening`. Removed when disposed. */
 export async function startPostgresServer(
   listening: PostgresListenAddress | null = null,
   { replicated = false, standByOf }: PostgresServerOptions = {},
@@ -110,7 +109,7 @@ export async function startPostgresServer(
       options,
     );
   if (listening !== null) await appendFile(join(data, "pg_hba.conf"), "host all all all scram-sha-256\n");
-  // The disk is not the subject, and a killed server loses nothing that the kernel was given.
+  // A killed server loses nothing that the kernel has, so nothing needs to reach the disk.
   const given = {
     fsync: "off",
     full_page_writes: "off",

@@ -1,6 +1,13 @@
 import { randomUUID } from "node:crypto";
+import { expect } from "vitest";
 import type { NewTaskEvent, TaskEventType, TaskPatch } from "../../../src/model/task.js";
-import type { NewOutboxEntry, Notification, NotificationTarget } from "../../../src/model/outbox.js";
+import type {
+  NewOutboxEntry,
+  Notification,
+  NotificationTarget,
+  OutboxEntry,
+} from "../../../src/model/outbox.js";
+import type { Store } from "../../../src/store/store.js";
 import type { NewTask, TaskChange } from "../../../src/store/tasks/store.js";
 import { AT } from "./session-samples.js";
 
@@ -69,7 +76,7 @@ export function newNotification(
   return { target: PARENT, notification, inMs: 0, ...rest };
 }
 
-/** A change that is to be told. */
+/** A change with its message. */
 export function changeWithNotification(
   taskId: string,
   change: Parameters<typeof newNotification>[2] = {},
@@ -97,4 +104,39 @@ export function endWithNotification(
     events: [taskEvent("started"), taskEvent("ended", { status: "succeeded" })],
     notices: targets.map((target) => newNotification(taskId, "terminal", { target })),
   };
+}
+
+export const delivered = { status: "delivered", receipt: "r1", at: AT + 5 } as const;
+export const again = { status: "pending", error: "busy", spentMs: 1.5, inMs: 0 } as const;
+export const dead = { status: "failed", error: "gone", spentMs: 9, at: AT + 5 } as const;
+
+/** Lease of a claimed message. */
+export const CLAIM_MS = 60_000;
+
+/** Inserts a task that notifies of its changes. */
+export async function begun(store: Store): Promise<string> {
+  const { task } = await store.insertTask(newTask({ policy: "state_changes" }), [taskEvent("created")]);
+  return task.taskId;
+}
+
+/** Inserts a task that has ended, with a message for each target. */
+export async function ended(
+  store: Store,
+  targets: readonly NotificationTarget[] = [PARENT],
+): Promise<string> {
+  const taskId = await begun(store);
+  await store.commitTask(taskId, 1, endWithNotification(taskId, targets));
+  return taskId;
+}
+
+export function claim(store: Store, owner = "a", limit = 9): Promise<readonly OutboxEntry[]> {
+  return store.claimOutbox({ owner, limit, leaseMs: CLAIM_MS });
+}
+
+export async function one(store: Store, owner = "a"): Promise<OutboxEntry> {
+  return (await claim(store, owner))[0] ?? expect.fail("nothing to claim");
+}
+
+export async function deliveryOf(store: Store, taskId: string): Promise<unknown> {
+  return (await store.getTask(taskId))?.delivery;
 }

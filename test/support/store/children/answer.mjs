@@ -1,4 +1,4 @@
-// A thread that asks databases on behalf of one that waits: { url, text, values } in, { rows } or { error } out.
+// A thread that queries databases for a thread that waits: { url, text, values } in, { rows } or { error } out.
 import { workerData } from "node:worker_threads";
 import { Client, types } from "pg";
 

@@ -1,4 +1,4 @@
-// Says what time it is on the store's clock.
+// Sends the time on the store's clock.
 const [dist] = process.argv.slice(2);
 const { hostMonotonicMs } = await import(`${dist}/async/clock.js`);
 process.send(hostMonotonicMs());

@@ -1,4 +1,4 @@
-// Copies a store, and is killed when so many portions of it are there.
+// Copies a store, and kills itself after this many batches.
 const [dist, from, to, portions] = process.argv.slice(2);
 const { copyStore } = await import(`${dist}/store/copy/copy.js`);
 const { parseStoreLocation } = await import(`${dist}/store/location.js`);

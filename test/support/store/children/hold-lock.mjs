@@ -1,4 +1,4 @@
-// Tries to take an instance's lock; says "held" and keeps it, or says why not.
+// Acquires the lock of an instance: sends "held" and keeps it, or sends the error code.
 const [dist, dir] = process.argv.slice(2);
 const { acquireInstanceLock } = await import(`${dist}/home/instance-lock.js`);
 try {

@@ -1,4 +1,4 @@
-// Holds the database's write lock until it is killed, or for as many milliseconds as it is told.
+// Holds the write lock of the database until it is killed, or for a number of milliseconds.
 import { DatabaseSync } from "@photostructure/sqlite";
 
 const [path, holdMs] = process.argv.slice(2);

@@ -1,4 +1,4 @@
-// Says "ready", waits for the word, opens the store, says how that went.
+// Sends "ready", waits for a message, opens the store, and sends "opened".
 import { once } from "node:events";
 
 const [dist, path] = process.argv.slice(2);

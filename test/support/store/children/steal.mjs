@@ -1,4 +1,4 @@
-// Tries to take every run it is told of, and says which it got.
+// Tries to steal each lease that it is sent, and sends the ids of the stolen runs.
 import { once } from "node:events";
 
 const [dist, path, thief] = process.argv.slice(2);

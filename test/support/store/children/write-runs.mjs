@@ -1,4 +1,4 @@
-// Takes runs through their life for ever, and says which were committed as what.
+// Writes runs from start to end without end, and sends each state after its commit.
 import { pathToFileURL } from "node:url";
 
 const [dist, path, name] = process.argv.slice(2);
@@ -65,6 +65,6 @@ for (let count = 0; ; count += 1) {
     note("exited"),
   );
   process.send({ runId, state: "exited" });
-  // Lets the channel's bytes out: a queue of news that nobody hears would prove nothing.
+  // Sends the messages now: messages that are still queued at the kill would prove nothing.
   await new Promise(setImmediate);
 }

@@ -1,0 +1,25 @@
+import type { Store } from "../../src/store/store.js";
+import { acpContract } from "./acp-contract.js";
+import { approvalContract } from "./approval-contract.js";
+import { commandContract, gatewayContract } from "./gateway-contract.js";
+import { messageContract } from "./message-contract.js";
+import { outboxChangesContract } from "./outbox-changes-contract.js";
+import { outboxContract } from "./outbox-contract.js";
+import { runContract } from "./run-contract.js";
+import { sessionContract } from "./session-contract.js";
+import { taskContract } from "./task-contract.js";
+import type { TestDatabase } from "./test-database.js";
+
+/** What every store promises, whatever the database. */
+export function storeContract(name: string, createDatabase: () => Promise<TestDatabase<Store>>): void {
+  runContract(name, createDatabase);
+  sessionContract(name, createDatabase);
+  approvalContract(name, createDatabase);
+  gatewayContract(name, createDatabase);
+  commandContract(name, createDatabase);
+  messageContract(name, createDatabase);
+  acpContract(name, createDatabase);
+  taskContract(name, createDatabase);
+  outboxContract(name, createDatabase);
+  outboxChangesContract(name, createDatabase);
+}
