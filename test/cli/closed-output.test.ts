@@ -45,6 +45,6 @@ test("an id or a token that cannot be written is not lost without a word", async
       /^holdfast: run_\w{12} was started, but its id could not be written: cannot write stdout: ENOSPC/,
     );
   expect(session).toMatch(
-    /^holdfast: ses_\w{12} is open, but its token could not be written; the same command gives another: .*ENOSPC/,
+    /^holdfast: ses_\w{12} is open, but its token could not be written; run the same command again for another token: .*ENOSPC/,
   );
 });

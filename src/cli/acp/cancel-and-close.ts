@@ -1,6 +1,7 @@
 import type { ResponseOf } from "../../api/contract.js";
 import { connectOrStart } from "../client/connect.js";
 import { resolveAcpSession } from "../client/resolve-acp-session.js";
+import type { JsonFlag } from "../options/parsers.js";
 import { exitCodes } from "../print/exit-code.js";
 import { notice } from "../print/stderr.js";
 import { print, toJson } from "../print/stdout.js";
@@ -9,28 +10,25 @@ import { printStopOutcome, stopExitCode } from "../stop/stop-run.js";
 import { findSessionRuns, type FoundSession } from "../stop/targets.js";
 import { auditNotice, processNames, turnEndNotice } from "./view/texts.js";
 
-export interface CancelAcpTurnRequest {
-  readonly session: string;
-  readonly turn: string | null;
-  readonly reapTools: boolean;
-  readonly json: boolean;
+export interface CancelTurnFlags extends JsonFlag {
+  readonly turn?: string;
+  readonly reapTools?: true;
 }
 
 /** Cancels the running turn, or a queued one, and waits for its end. The agent stays. */
-export async function cancelTurn({
-  session,
-  turn: turnId,
-  reapTools,
-  json,
-}: CancelAcpTurnRequest): Promise<number> {
+export async function cancelTurn(
+  session: string,
+  { turn: turnId, reapTools, json }: CancelTurnFlags,
+): Promise<number> {
   const { client } = await connectOrStart();
   const { sessionId, key } = await resolveAcpSession(client, session);
   const { turn } = await client.acpCancel({
     params: { id: sessionId },
-    body: { reapTools, ...(turnId === null ? {} : { turnId }) },
+    body: { reapTools: reapTools === true, ...(turnId === undefined ? {} : { turnId }) },
   });
-  if (json) print(toJson({ turn }));
-  else if (turn === null) notice(`${key} has no ${turnId === null ? "turn" : "such turn"} to cancel`, "dim");
+  if (json === true) print(toJson({ turn }));
+  else if (turn === null)
+    notice(`${key} has no ${turnId === undefined ? "turn" : "such turn"} to cancel`, "dim");
   else {
     const remark = turn.outcome === "cancelled" ? null : turnEndNotice(turn);
     if (remark === null) print(`${turn.turnId} is ${turn.outcome}; ${key} is ready for the next prompt\n`);
@@ -42,13 +40,18 @@ export async function cancelTurn({
   if (turn.outcome === "cancel-unconfirmed") return exitCodes.cancelUnconfirmed;
   if (turn.audit === null) return 0;
   const { reaped, survivors, unknown } = turn.audit;
-  return (reaped && survivors.length > 0) || (reapTools && unknown !== null) ? exitCodes.incomplete : 0;
+  return (reaped && survivors.length > 0) || (reapTools === true && unknown !== null)
+    ? exitCodes.incomplete
+    : 0;
 }
 
 type CloseAnswer = ResponseOf<"acpClose">;
 
 /** Closes a session and waits until every process of it is proven to be gone. */
-export async function closeAcpSession(wanted: string, discard: boolean, json: boolean): Promise<number> {
+export async function closeAcpSession(
+  wanted: string,
+  { discard = false, json = false }: JsonFlag & { readonly discard?: boolean },
+): Promise<number> {
   let found: FoundSession | null = null;
   const stopped = await new StopCoordinator(null).stop<CloseAnswer>({
     graceMs: null,
@@ -75,12 +78,12 @@ function printGatewayAnswer(answer: CloseAnswer, json: boolean): number {
   if (json) print(toJson(answer));
   else if (emptiness === "unproven")
     print(
-      `${key} (${sessionId}) is closed, on record; whether any of its processes still runs where it was is not known\n`,
+      `${key} (${sessionId}) is recorded as closed; it is not known whether its processes still run on their host\n`,
     );
   else if (survivors.length === 0) print(`${key} (${sessionId}) is closed; none of its processes is left\n`);
   else
     notice(
-      `${key} (${sessionId}) closes when these are gone, which survive their KILL: ${processNames(survivors)}`,
+      `${key} (${sessionId}) is closed when these processes, which survived SIGKILL, are gone: ${processNames(survivors)}`,
       "red",
     );
   return survivors.length === 0 ? 0 : exitCodes.incomplete;
@@ -116,7 +119,7 @@ function printDirectStop(
   printRemark(remark);
   if (!closed)
     notice(
-      `${key} is still open on record: only a gateway can close it; repeat the command when one answers`,
+      `${key} is still recorded as open: only a gateway can close it; run the command again when a gateway answers`,
       "yellow",
     );
   return code;

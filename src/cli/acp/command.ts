@@ -1,68 +1,7 @@
 import type { Command } from "commander";
-import { positiveIntegerUpTo, type SetExitCode } from "../options/parsers.js";
-import { addPrompt, addSpawn, type DisplayFlags, formatOption } from "./prompt-command.js";
-
-export function addPermissions(acp: Command, setExitCode: SetExitCode): void {
-  const permissions = acp
-    .command("permissions")
-    .summary("permission requests of agents: list, show, allow, deny")
-    .description("Permission requests of agents.")
-    .addHelpText(
-      "after",
-      '\nA request that is not answered within five minutes is denied. Only the operator\ncan answer. If a row of the list does not show the whole request (column SHOWN),\n"allow" needs the digest that "permissions show" prints at its end.\n\nExit status of allow and deny: 0 done, 1 no such request, 3 the answer came too late.\n',
-    );
-  permissions
-    .command("list", { isDefault: true })
-    .summary("list open requests and when they expire")
-    .description("List the requests that wait for an answer, and when each expires. Read-only.")
-    .option("--session <session>", "only requests of this session")
-    .option("-a, --all", "also list answered requests")
-    .option("--json", "print a JSON array")
-    .action(
-      async ({
-        session,
-        all,
-        json,
-      }: {
-        readonly session?: string;
-        readonly all?: true;
-        readonly json?: true;
-      }) => {
-        const { printPermissions } = await import("./permissions.js");
-        setExitCode(
-          await printPermissions({ session: session ?? null, all: all === true, json: json === true }),
-        );
-      },
-    );
-  permissions
-    .command("show")
-    .summary("show a whole request: command, directory, variables, input")
-    .description(
-      "Show everything that an agent asks for: each argument, the directory and the variables of a command, or everything that the agent says about its own tool. Secrets are masked inside one word; control and invisible characters are shown as escapes.",
-    )
-    .argument("<permission>", "its id")
-    .option("--reveal", "do not mask secrets")
-    .option("--json", "print JSON")
-    .action(async (id: string, flags: { readonly reveal?: true; readonly json?: true }) => {
-      const { showPermission } = await import("./permissions.js");
-      setExitCode(await showPermission(id, flags));
-    });
-  for (const verdict of ["allow", "deny"] as const)
-    permissions
-      .command(verdict)
-      .summary(verdict === "allow" ? "allow a request" : "deny a request")
-      .description(verdict === "allow" ? "Allow a request, once." : "Deny a request.")
-      .argument("<permission>", "its id")
-      .option(
-        "--digest <digest>",
-        "answer only the request with this digest, which `permissions show` prints",
-      )
-      .option("--json", "print the request and its decision as JSON")
-      .action(async (id: string, flags: { readonly json?: true; readonly digest?: string }) => {
-        const { answerPermission } = await import("./permissions.js");
-        setExitCode(await answerPermission(id, verdict, flags));
-      });
-}
+import { lazyAction, positiveIntegerUpTo, type SetExitCode } from "../options/parsers.js";
+import type { AnswerFlags } from "./permissions.js";
+import { addPrompt, addSpawn, formatOption } from "./prompt-command.js";
 
 const about = `
 A session keeps an agent and its context over several prompts. One turn runs at a
@@ -78,6 +17,14 @@ Examples:
   git diff | holdfast acp prompt site -
   holdfast acp cancel site --reap-tools
   holdfast acp close site
+`;
+
+const permissionsHelp = `
+A request that is not answered within five minutes is denied. Only the operator
+can answer. If a row of the list does not show the whole request (column SHOWN),
+"allow" needs the digest that "permissions show" prints at its end.
+
+Exit status of allow and deny: 0 done, 1 no such request, 3 the answer came too late.
 `;
 
 export function addAcpCommand(program: Command, setExitCode: SetExitCode): void {
@@ -108,26 +55,7 @@ function addCancelAndClose(acp: Command, setExitCode: SetExitCode): void {
       "after",
       "\nExit status: 0 cancelled, 1 there is nothing to cancel, 3 processes are left,\n122 the agent did not confirm the cancellation.\n",
     )
-    .action(
-      async (
-        session: string,
-        {
-          turn,
-          reapTools,
-          json,
-        }: { readonly turn?: string; readonly reapTools?: true; readonly json?: true },
-      ) => {
-        const { cancelTurn } = await import("./cancel-and-close.js");
-        setExitCode(
-          await cancelTurn({
-            session,
-            turn: turn ?? null,
-            reapTools: reapTools === true,
-            json: json === true,
-          }),
-        );
-      },
-    );
+    .action(lazyAction(setExitCode, () => import("./cancel-and-close.js"), "cancelTurn"));
   acp
     .command("close")
     .summary("close a session and end its agent")
@@ -135,10 +63,7 @@ function addCancelAndClose(acp: Command, setExitCode: SetExitCode): void {
     .argument("<session>", "its name or id")
     .option("--discard", "also delete what the agent stored, if the agent supports that")
     .option("--json", "print the session as JSON")
-    .action(async (session: string, { discard, json }: { readonly discard?: true; readonly json?: true }) => {
-      const { closeAcpSession } = await import("./cancel-and-close.js");
-      setExitCode(await closeAcpSession(session, discard === true, json === true));
-    });
+    .action(lazyAction(setExitCode, () => import("./cancel-and-close.js"), "closeAcpSession"));
 }
 
 function addReadCommands(acp: Command, setExitCode: SetExitCode): void {
@@ -149,22 +74,14 @@ function addReadCommands(acp: Command, setExitCode: SetExitCode): void {
     .option("-a, --all", "also list closed sessions")
     .option("--limit <n>", "list at most n sessions", positiveIntegerUpTo(1_000), 100)
     .option("--json", "print a JSON array of records")
-    .action(
-      async ({ all, limit, json }: { readonly all?: true; readonly limit: number; readonly json?: true }) => {
-        const { printAcpSessions } = await import("./sessions.js");
-        setExitCode(await printAcpSessions(all === true, limit, json === true));
-      },
-    );
+    .action(lazyAction(setExitCode, () => import("./sessions.js"), "printAcpSessions"));
   acp
     .command("show")
     .summary("show a session: turn, queue, permission requests, processes")
     .description("Show a session: its turn and queue, its permission requests, its processes. Read-only.")
     .argument("<session>", "its name or id")
     .option("--json", "print JSON")
-    .action(async (session: string, { json }: { readonly json?: true }) => {
-      const { showAcpSession } = await import("./sessions.js");
-      setExitCode(await showAcpSession(session, json === true));
-    });
+    .action(lazyAction(setExitCode, () => import("./sessions.js"), "showAcpSession"));
   acp
     .command("history")
     .summary("print the prompts and answers of a session")
@@ -172,10 +89,7 @@ function addReadCommands(acp: Command, setExitCode: SetExitCode): void {
     .argument("<session>", "its name or id")
     .option("--limit <n>", "print the newest n turns", positiveIntegerUpTo(1_000), 100)
     .option("--json", "print a JSON array of turns")
-    .action(async (session: string, { limit, json }: { readonly limit: number; readonly json?: true }) => {
-      const { showAcpHistory } = await import("./sessions.js");
-      setExitCode(await showAcpHistory(session, limit, json === true));
-    });
+    .action(lazyAction(setExitCode, () => import("./sessions.js"), "showAcpHistory"));
   acp
     .command("watch")
     .summary("follow what happens in a session")
@@ -187,10 +101,46 @@ function addReadCommands(acp: Command, setExitCode: SetExitCode): void {
     .option("--thoughts", "print the agent's thoughts in full")
     .addOption(formatOption())
     .option("--json", "the same as --format json")
-    .action(async (session: string, flags: DisplayFlags & { readonly new?: true }) => {
-      const { watchSession } = await import("./sessions.js");
-      const format = flags.json === true ? "json" : (flags.format ?? "text");
-      const after = flags.new === true ? null : 0;
-      setExitCode(await watchSession({ session, format, thoughts: flags.thoughts === true, after }));
-    });
+    .action(lazyAction(setExitCode, () => import("./sessions.js"), "watchSession"));
+}
+
+function addPermissions(acp: Command, setExitCode: SetExitCode): void {
+  const permissions = acp
+    .command("permissions")
+    .summary("permission requests of agents: list, show, allow, deny")
+    .description("Permission requests of agents.")
+    .addHelpText("after", permissionsHelp);
+  permissions
+    .command("list", { isDefault: true })
+    .summary("list open requests and when they expire")
+    .description("List the requests that wait for an answer, and when each expires. Read-only.")
+    .option("--session <session>", "only requests of this session")
+    .option("-a, --all", "also list answered requests")
+    .option("--json", "print a JSON array")
+    .action(lazyAction(setExitCode, () => import("./permissions.js"), "printPermissions"));
+  permissions
+    .command("show")
+    .summary("show a whole request: command, directory, variables, input")
+    .description(
+      "Show everything that an agent asks for: each argument, the directory and the variables of a command, or everything that the agent says about its own tool. Secrets are masked inside one word; control and invisible characters are shown as escapes.",
+    )
+    .argument("<permission>", "its id")
+    .option("--reveal", "do not mask secrets")
+    .option("--json", "print JSON")
+    .action(lazyAction(setExitCode, () => import("./permissions.js"), "showPermission"));
+  for (const verdict of ["allow", "deny"] as const)
+    permissions
+      .command(verdict)
+      .summary(verdict === "allow" ? "allow a request" : "deny a request")
+      .description(verdict === "allow" ? "Allow a request, once." : "Deny a request.")
+      .argument("<permission>", "its id")
+      .option(
+        "--digest <digest>",
+        "answer only the request with this digest, which `permissions show` prints",
+      )
+      .option("--json", "print the request and its decision as JSON")
+      .action(async (id: string, flags: AnswerFlags) => {
+        const { answerPermission } = await import("./permissions.js");
+        setExitCode(await answerPermission(id, verdict, flags));
+      });
 }

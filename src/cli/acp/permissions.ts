@@ -1,7 +1,4 @@
-import { once } from "node:events";
 import { constants } from "node:os";
-import { createInterface } from "node:readline/promises";
-import { setTimeout } from "node:timers/promises";
 import type { GatewayClient } from "../../api/client.js";
 import { deferred } from "../../async/deferred.js";
 import { GatewayUnreachable, NotFound } from "../../errors.js";
@@ -10,18 +7,19 @@ import { sanitizeLine } from "../../text/sanitize.js";
 import { assertOperator, connectForReading } from "../client/connect.js";
 import { openReadClient } from "../client/read-client.js";
 import { resolveAcpSession } from "../client/resolve-acp-session.js";
+import type { JsonFlag } from "../options/parsers.js";
 import { exitCodes } from "../print/exit-code.js";
 import { notice } from "../print/stderr.js";
 import { print, toRecordJson } from "../print/stdout.js";
-import { formatTable } from "../print/table.js";
+import { printTable } from "../print/table.js";
 import {
+  ask,
   printPaged,
   readWholeQuestion,
   showPaged,
-  TYPED_AHEAD_MS,
+  verdictIn,
   wholeQuestionLines,
 } from "../print/terminal-prompt.js";
-import { paletteFor } from "../print/terminal.js";
 import {
   type AcpView,
   expiryText,
@@ -32,39 +30,33 @@ import {
   type WatchedUpdate,
 } from "./view/texts.js";
 
-export interface ListPermissionsRequest {
-  readonly session: string | null;
-  readonly all: boolean;
-  readonly json: boolean;
+export interface ListPermissionsFlags extends JsonFlag {
+  readonly session?: string;
+  readonly all?: true;
 }
 
-export async function printPermissions({ session, all, json }: ListPermissionsRequest): Promise<number> {
+export async function printPermissions({ session, all, json }: ListPermissionsFlags): Promise<number> {
   await using reader = await openReadClient();
-  const of = session === null ? {} : { session: (await resolveAcpSession(reader.client, session)).sessionId };
-  const query = { ...of, ...(all ? { all: "1" as const } : {}), limit: 1_000 };
+  const of =
+    session === undefined ? {} : { session: (await resolveAcpSession(reader.client, session)).sessionId };
+  const query = { ...of, ...(all === true ? { all: "1" as const } : {}), limit: 1_000 };
   const { permissions } = await reader.client.acpPermissions({ query });
-  if (json) print(toRecordJson(permissions, 2));
-  else if (permissions.length === 0) notice("no agent asks for anything", "dim");
-  else print(`${permissionTable(permissions, Date.now()).join("\n")}\n`);
+  if (json === true) print(toRecordJson(permissions, 2));
+  else if (permissions.length === 0) notice("there are no permission requests", "dim");
+  else {
+    // Rows are not cut to the terminal's width, because permissions may be allowed from this list.
+    printTable(["PERMISSION", "SESSION", "STATE", "SHOWN", "FOR"], permissions.map(permissionRow), null);
+    if (permissions.some((each) => shownColumn(each) === "part"))
+      print(
+        "part: the row shows only a part of the request; `holdfast acp permissions show <permission>` shows all of it\n",
+      );
+  }
   return 0;
 }
 
-/** Rows are not cut to the terminal's width, because permissions may be allowed from this list. */
-function permissionTable(permissions: readonly PermissionRequest[], now: number): string[] {
-  const rows = permissions.map((each) => [
-    each.id,
-    each.sessionId,
-    permissionState(each, now),
-    shownColumn(each),
-    permissionSubject(each),
-  ]);
-  const [head, ...rest] = formatTable(["PERMISSION", "SESSION", "STATE", "SHOWN", "FOR"], rows, null);
-  const hint = permissions.some((each) => shownColumn(each) === "part")
-    ? [
-        "part: the row shows only a part of the request; `holdfast acp permissions show <permission>` shows all of it",
-      ]
-    : [];
-  return [paletteFor(1).bold(head ?? ""), ...rest, ...hint];
+function permissionRow(permission: PermissionRequest): string[] {
+  const { id, sessionId } = permission;
+  return [id, sessionId, permissionState(permission), shownColumn(permission), permissionSubject(permission)];
 }
 
 function shownColumn({ decision, question }: PermissionRequest): string {
@@ -72,9 +64,8 @@ function shownColumn({ decision, question }: PermissionRequest): string {
   return question?.whole === true ? "all" : "part";
 }
 
-export interface ShowPermissionFlags {
+export interface ShowPermissionFlags extends JsonFlag {
   readonly reveal?: true;
-  readonly json?: true;
 }
 
 /** Prints the whole request; on a terminal, screen by screen. */
@@ -84,14 +75,14 @@ export async function showPermission(id: string, { reveal, json }: ShowPermissio
   const { first, ...rest } = question;
   if (json === true) print(toRecordJson({ permission: first.permission, ...rest }, 2));
   else {
-    const head = `${id}: session ${first.permission.sessionId}, ${permissionState(first.permission, Date.now())}`;
+    const head = `${id}: session ${first.permission.sessionId}, ${permissionState(first.permission)}`;
     const all = [head, ...wholeQuestionLines(question, "holdfast acp permissions", id)];
     if (!(await printPaged(all))) return exitCodes.signal + constants.signals.SIGINT;
   }
   return 0;
 }
 
-export function readPermissionQuestion(client: GatewayClient, id: string, reveal: boolean) {
+function readPermissionQuestion(client: GatewayClient, id: string, reveal: boolean) {
   return readWholeQuestion((page) =>
     client.acpQuestion({ params: { id }, query: { page, ...(reveal ? { reveal: "1" as const } : {}) } }),
   );
@@ -108,18 +99,21 @@ async function operatorClient(id: string): Promise<GatewayClient> {
   return connection.client;
 }
 
-function permissionState(permission: PermissionRequest, now: number): string {
+function permissionState(permission: PermissionRequest): string {
   const { decision } = permission;
-  return decision === null
-    ? expiryText(permission, now)
-    : `${decision.verdict} (${sanitizeLine(decision.actor)})`;
+  if (decision === null) return expiryText(permission, Date.now());
+  return `${decision.verdict} (${sanitizeLine(decision.actor)})`;
+}
+
+export interface AnswerFlags extends JsonFlag {
+  readonly digest?: string;
 }
 
 /** An answer that came too late is reported: the request was answered before, or has expired. */
 export async function answerPermission(
   id: string,
   verdict: "allow" | "deny",
-  { json, digest }: { readonly json?: true; readonly digest?: string },
+  { json, digest }: AnswerFlags,
 ): Promise<number> {
   const client = await operatorClient(id);
   const shown = digest === undefined ? {} : { digest };
@@ -128,8 +122,8 @@ export async function answerPermission(
   const done = decided && permission.decision?.verdict === verdict;
   if (json === true) print(toRecordJson(answer));
   else if (done) print(`${id}: ${verdict}\n`);
-  else if (decided) print(`${id}: cancelled, its agent does not offer to be allowed this once\n`);
-  else print(`${id}: too late, ${permissionState(permission, Date.now())}\n`);
+  else if (decided) print(`${id}: cancelled: the agent does not offer to allow it once\n`);
+  else print(`${id}: too late, ${permissionState(permission)}\n`);
   return done ? 0 : exitCodes.incomplete;
 }
 
@@ -137,7 +131,7 @@ export async function answerPermission(
  * Asks on the terminal, after the whole request (`shown`) was displayed. Null: the request stays open, or `over` came
  * first. Ctrl-C is no answer: it is reported to `interrupted`, which ends the request.
  */
-export async function askPermission(
+async function askPermission(
   permission: PermissionRequest,
   shown: readonly string[],
   over: AbortSignal,
@@ -147,29 +141,20 @@ export async function askPermission(
     if (!over.aborted) interrupted();
     return null;
   }
-  const asking = createInterface({ input: process.stdin, output: process.stderr });
-  const closed = once(asking, "close").then(() => null);
   let left = false;
-  asking.on("SIGINT", () => {
-    if (!left) process.stderr.write("\n");
-    left = true;
-    interrupted();
+  const answer = await ask(`  allow it, this once? [y/N/later] (${expiryText(permission, Date.now())}) `, {
+    over,
+    onInterrupt: () => {
+      if (!left) process.stderr.write("\n");
+      left = true;
+      interrupted();
+    },
   });
-  try {
-    await setTimeout(TYPED_AHEAD_MS);
-    const question = `  allow it, this once? [y/N/later] (${expiryText(permission, Date.now())}) `;
-    // Some versions of Node do not reject the question when the interface is closed.
-    const answered = asking.question(question, { signal: over }).catch(() => null);
-    const answer = await Promise.race([answered, closed]);
-    if (answer === null && !left) process.stderr.write("\n");
-    if (answer === null || /^l/i.test(answer.trim())) return null;
-    return /^y(es)?$/i.test(answer.trim()) ? "allow" : "deny";
-  } finally {
-    asking.close();
-  }
+  if (answer === null && !left) process.stderr.write("\n");
+  return answer === null ? null : verdictIn(answer);
 }
 
-export interface PermissionPrompterOptions {
+interface PermissionPrompterOptions {
   readonly view: AcpView;
   /** There is a terminal, and its user may answer. */
   readonly interactive: boolean;
@@ -184,8 +169,8 @@ export class PermissionPrompter implements Disposable {
   #pendingUpdates: WatchedUpdate[] = [];
   readonly #failure = deferred<never>();
 
-  constructor(parts: PermissionPrompterOptions) {
-    this.#options = parts;
+  constructor(options: PermissionPrompterOptions) {
+    this.#options = options;
   }
 
   /** Rejects if a queued update cannot be shown. */
@@ -211,12 +196,12 @@ export class PermissionPrompter implements Disposable {
     try {
       // An old request may have been answered since.
       const { permissions } = await client().acpPermissions({ query: { session: permission.sessionId } });
-      const asked = permissions.find((each) => each.id === id);
-      if (asked !== undefined) {
+      const current = permissions.find((each) => each.id === id);
+      if (current !== undefined) {
         view.flush();
         const { parts, digest } = await readPermissionQuestion(client(), id, false);
-        const lines = asked.question?.whole === true ? [] : questionLines(parts);
-        const verdict = await askPermission(asked, lines, over.signal, interrupted);
+        const lines = current.question?.whole === true ? [] : questionLines(parts);
+        const verdict = await askPermission(current, lines, over.signal, interrupted);
         const shown = digest === null ? {} : { digest };
         if (verdict !== null) await client().acpAnswer({ params: { id }, body: { verdict, ...shown } });
         else if (!over.signal.aborted) view.notice([permissionLine(permission, Date.now()) ?? "", "yellow"]);

@@ -3,22 +3,12 @@ import { type Command, Option } from "commander";
 import { BadInput } from "../../errors.js";
 import { CLIENT_FILE_ACCESS } from "../../model/enums.js";
 import { noticeInstallHint } from "../agents/command.js";
-import {
-  addNotifyOptions,
-  misplacedNotifyOption,
-  notifyBody,
-  type NotifyFlags,
-} from "../client/notify-options.js";
-import {
-  addDetachOption,
-  asOptionParser,
-  type DetachFlags,
-  isDetached,
-  type SetExitCode,
-} from "../options/parsers.js";
+import { addNotifyOptions } from "../client/notify-options.js";
+import { addDetachOption, asOptionParser, lazyAction, type SetExitCode } from "../options/parsers.js";
 import { parseDuration } from "../options/units.js";
 import { reportError } from "../print/stderr.js";
-import { OUTPUT_FORMATS, type OutputFormat } from "./view/texts.js";
+import type { SpawnFlags } from "./spawn.js";
+import { OUTPUT_FORMATS } from "./view/texts.js";
 
 const answerHelp = `
 Ctrl-C cancels the turn and waits for its end; a second Ctrl-C leaves the rest to the
@@ -31,18 +21,6 @@ Exit status: 0 answered, 1 the agent failed or refused, 3 it stopped early, 121 
 process ended during the turn, 122 cancelled and not confirmed, 123 answered without
 the context of earlier turns, 124 timeout, 125 Holdfast failed, 130 cancelled.
 `;
-
-export interface DisplayFlags {
-  readonly format?: OutputFormat;
-  readonly thoughts?: true;
-  readonly json?: true;
-  readonly timeout?: number;
-}
-
-function rejectNotifyOptions(flags: NotifyFlags, instead: string): void {
-  const misplaced = misplacedNotifyOption(flags);
-  if (misplaced !== null) throw new BadInput("option", `${misplaced}: add ${instead}; nothing was sent`);
-}
 
 /** Options of commands that show an answer. */
 function addDisplayOptions(command: Command): Command {
@@ -72,15 +50,6 @@ function parseTurnTimeout(text: string): number {
   return timeoutMs;
 }
 
-function displayOptions({ format, thoughts, json, timeout }: DisplayFlags) {
-  return {
-    format: format ?? "text",
-    thoughts: thoughts === true,
-    json: json === true,
-    timeoutMs: timeout ?? null,
-  };
-}
-
 const spawnExamples = `
 Without a prompt the agent is started and waits, and the session id is printed. If a
 session with that name is open, the command continues it. Rules answer the agent's
@@ -97,9 +66,6 @@ Examples:
   holdfast acp spawn --agent-command 'node ./my-agent.js' "hello"
 `;
 
-/** `--no-wait` is the former spelling of `--detach`. */
-type PromptFlags = DisplayFlags & NotifyFlags & DetachFlags & { readonly wait: boolean };
-
 export function addPrompt(acp: Command, setExitCode: SetExitCode): void {
   const prompt = acp
     .command("prompt")
@@ -112,36 +78,7 @@ export function addPrompt(acp: Command, setExitCode: SetExitCode): void {
   addNotifyOptions(prompt);
   addDisplayOptions(prompt)
     .addHelpText("after", answerHelp)
-    .action(async (session: string, words: string, flags: PromptFlags) => {
-      const { promptSession } = await import("./prompt.js");
-      const wait = flags.wait && !isDetached(flags);
-      if (wait) rejectNotifyOptions(flags, "--detach");
-      setExitCode(
-        await promptSession({
-          session,
-          prompt: words,
-          wait,
-          notification: notifyBody(flags),
-          ...displayOptions(flags),
-        }),
-      );
-    });
-}
-
-interface SpawnFlags extends DisplayFlags, NotifyFlags, DetachFlags {
-  readonly name?: string;
-  readonly agentCommand?: string;
-  readonly mode: "run" | "session";
-  readonly cwd: string;
-  readonly clearEnv?: true;
-  readonly approveAll?: true;
-  readonly approveReads?: true;
-  readonly denyAll?: true;
-  readonly reapTools?: true;
-  readonly reapAlways?: true;
-  readonly clientFiles?: (typeof CLIENT_FILE_ACCESS)[number];
-  readonly clientRoot?: readonly string[];
-  readonly clientTerminals?: boolean;
+    .action(lazyAction(setExitCode, () => import("./prompt.js"), "promptSession"));
 }
 
 export function addSpawn(acp: Command, setExitCode: SetExitCode): void {
@@ -187,66 +124,12 @@ export function addSpawn(acp: Command, setExitCode: SetExitCode): void {
   addDisplayOptions(spawn)
     .addHelpText("after", spawnExamples)
     .action(async (agent: string | undefined, prompt: string | undefined, flags: SpawnFlags) => {
-      const code = await runSpawn(agent, prompt, flags).catch(reportError);
+      const { spawnSession } = await import("./spawn.js");
+      const code = await spawnSession(agent, prompt, flags).catch(reportError);
       setExitCode(flags.agentCommand === undefined ? noticeInstallHint(code) : code);
     });
 }
 
-async function runSpawn(
-  first: string | undefined,
-  second: string | undefined,
-  flags: SpawnFlags,
-): Promise<number> {
-  const { agentCommand: command, name = null } = flags;
-  if (command !== undefined && second !== undefined)
-    throw new BadInput(
-      "agent",
-      "--agent-command replaces the agent: give only one of them. Nothing was started",
-    );
-  const known = command === undefined ? (first ?? "") : null;
-  if (known === "" || (known?.length ?? 0) > MAX_AGENT_NAME_CHARS)
-    throw new BadInput(
-      "agent",
-      "the agent is missing: give a name of the catalogue, or --agent-command. Nothing was started",
-    );
-  if (command?.trim() === "")
-    throw new BadInput("agent-command", "the command is empty; nothing was started");
-  if (!isDetached(flags)) rejectNotifyOptions(flags, "--detach");
-  const { spawnSession } = await import("./spawn.js");
-  return spawnSession({
-    agent: known === null ? { command: command ?? "" } : { name: known },
-    prompt: (known === null ? first : second) ?? null,
-    name,
-    mode: flags.mode,
-    cwd: flags.cwd,
-    clearEnv: flags.clearEnv === true,
-    background: isDetached(flags),
-    notification: notifyBody(flags),
-    permissions: permissionMode(flags),
-    client: clientOptions(flags),
-    reap: flags.reapAlways === true ? "always" : flags.reapTools === true ? "cancel" : "asked",
-    ...displayOptions(flags),
-  });
-}
-
-const MAX_AGENT_NAME_CHARS = 200;
-
 function collectDirectories(one: string, before: readonly string[] = []): readonly string[] {
   return [...before, resolve(one)];
-}
-
-/** Null: none of the options was given. */
-function clientOptions({ clientFiles: files, clientRoot: roots, clientTerminals: terminals }: SpawnFlags) {
-  if (files === undefined && roots === undefined && terminals === undefined) return null;
-  return {
-    ...(files === undefined ? {} : { files }),
-    ...(roots === undefined ? {} : { roots: [...roots] }),
-    ...(terminals === undefined ? {} : { terminals }),
-  };
-}
-
-function permissionMode({ approveAll, approveReads, denyAll }: SpawnFlags) {
-  if (approveAll === true) return "approve-all";
-  if (approveReads === true) return "approve-reads";
-  return denyAll === true ? "deny-all" : null;
 }

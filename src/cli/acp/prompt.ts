@@ -1,15 +1,20 @@
 import { text } from "node:stream/consumers";
 import { setTimeout } from "node:timers/promises";
 import { isatty } from "node:tty";
-import type { RequestOf } from "../../api/contract.js";
 import { deferred } from "../../async/deferred.js";
 import { BadInput, GatewayUnreachable, NotFound } from "../../errors.js";
 import { newTurnId } from "../../model/ids.js";
 import { connectOrStart, type GatewayConnection } from "../client/connect.js";
-import { warnIfNobodyNotified } from "../client/notify-options.js";
+import {
+  misplacedNotifyOption,
+  notifyBody,
+  type NotifyFlags,
+  warnIfNobodyNotified,
+} from "../client/notify-options.js";
 import { retryUntilAnswered } from "../client/reconnect.js";
 import { sessionToken } from "../client/requester.js";
 import { type AcpSessionSummary, resolveAcpSession } from "../client/resolve-acp-session.js";
+import { type DetachFlags, isDetached, type JsonFlag } from "../options/parsers.js";
 import { notice } from "../print/stderr.js";
 import { print, toJson } from "../print/stdout.js";
 import { TurnInterrupts } from "../run/interrupts.js";
@@ -24,15 +29,25 @@ import {
 } from "./view/texts.js";
 import { AcpUpdateStream, createView } from "./view/view.js";
 
-export interface FollowTurnOptions {
+export interface DisplayFlags extends JsonFlag {
+  readonly format?: OutputFormat;
+  readonly thoughts?: true;
+  readonly timeout?: number;
+}
+
+/** `--no-wait` is the former spelling of `--detach`. */
+export type PromptFlags = DisplayFlags & NotifyFlags & DetachFlags & { readonly wait: boolean };
+
+interface TurnToShow {
   readonly connection: GatewayConnection;
-  readonly session: Pick<AcpSessionSummary, "sessionId" | "key">;
+  readonly session: AcpSessionSummary;
   readonly turn: ShownTurn;
   /** The number of the last update from before the turn. */
   readonly after: number;
-  readonly view: AcpView;
-  readonly interactive: boolean;
+  readonly display: DisplayFlags;
   readonly interrupts: TurnInterrupts;
+  /** The record that `--json` prints. */
+  readonly record: (turn: ShownTurn) => object;
 }
 
 /**
@@ -43,16 +58,16 @@ const AUDIT_MS = 10_000;
 /** A gateway that is starting answers within this time. */
 const RETRY_MS = 100;
 
-/** Shows a turn until it has ended. Null: the user left before. */
-export async function followTurn(following: FollowTurnOptions): Promise<ShownTurn | null> {
-  const { connection, session, turn, after, view, interactive, interrupts } = following;
-  const { sessionId } = session;
-  const { turnId } = turn;
+/** Follows a turn until it has ended. Null: the user left before. */
+async function followTurn(shown: TurnToShow, view: AcpView): Promise<ShownTurn | null> {
+  const { connection, after, interrupts, display } = shown;
+  const { sessionId } = shown.session;
+  const { turnId } = shown.turn;
   const noticeInView = (message: string): void => view.notice([message, "dim"]);
   const updates = new AcpUpdateStream({ connection, sessionId, after, notice: noticeInView });
   using prompter = new PermissionPrompter({
     view,
-    interactive,
+    interactive: display.format !== "json" && display.json !== true && canAnswerPrompts(),
     client: () => updates.client,
     onInterrupt: () => interrupts.receive("SIGINT"),
   });
@@ -62,9 +77,8 @@ export async function followTurn(following: FollowTurnOptions): Promise<ShownTur
       noticeInView((error as Error).message),
     );
   });
-  const shown = showUntilEnd(updates, turnId, prompter);
   const waited = await Promise.race([
-    shown.then(() => true),
+    showUntilEnd(updates, turnId, prompter).then(() => true),
     interrupts.leaveRequested.then(() => false),
     prompter.failure,
   ]);
@@ -105,13 +119,13 @@ function isOfTurn({ type, turnId }: WatchedUpdate, wanted: string): boolean {
   return turnId === null ? type === "context-lost" || type === "session" : turnId === wanted;
 }
 
-/** If the agent is gone, or was never asked, no process can be left. */
+/** If the agent is gone, or never got the prompt, no process can be left. */
 function isAudited({ outcome, problem }: TurnChange): boolean {
   if (outcome === "completed" || outcome === "cancel-unconfirmed") return true;
   return outcome === "cancelled" ? problem === null : problem?.code === "ACP_REFUSED";
 }
 
-/** Asks the current gateway. */
+/** Requests it from the current gateway. */
 async function cancelUntilAnswered(
   updates: AcpUpdateStream,
   sessionId: string,
@@ -127,32 +141,19 @@ async function cancelUntilAnswered(
     }
 }
 
-/** The exit code of the command. */
-export function followedTurnExitCode(turn: ShownTurn, interrupts: TurnInterrupts): number {
-  return turn.outcome === "cancelled" ? (interrupts.exitCode ?? turnExitCode(turn)) : turnExitCode(turn);
-}
-
-/** How the answer is shown. */
-export interface AnswerDisplay {
-  readonly format: OutputFormat;
-  readonly thoughts: boolean;
-  readonly json: boolean;
-}
-
-export interface AcpPromptRequest extends AnswerDisplay {
-  readonly session: string;
-  readonly prompt: string;
-  readonly timeoutMs: number | null;
-  readonly wait: boolean;
-  readonly notification: Pick<RequestOf<"acpPrompt">["body"], "notify" | "origin">;
+export function rejectNotifyOptions(flags: NotifyFlags): void {
+  const misplaced = misplacedNotifyOption(flags);
+  if (misplaced !== null) throw new BadInput("option", `${misplaced}: add --detach; nothing was sent`);
 }
 
 /** Sends a prompt to an agent and shows its answer. */
-export async function promptSession(request: AcpPromptRequest): Promise<number> {
-  const { prompt, timeoutMs, wait, json } = request;
+export async function promptSession(wanted: string, prompt: string, flags: PromptFlags): Promise<number> {
+  const { timeout, json = false } = flags;
+  const wait = flags.wait && !isDetached(flags);
+  if (wait) rejectNotifyOptions(flags);
   const words = await readPrompt(prompt);
   const found = await retryUntilAnswered(await connectOrStart(), (client) =>
-    resolveAcpSession(client, request.session),
+    resolveAcpSession(client, wanted),
   );
   const session = found.answer;
   using interrupts = new TurnInterrupts(() => undefined);
@@ -162,47 +163,47 @@ export async function promptSession(request: AcpPromptRequest): Promise<number> 
     turnId: newTurnId(),
     wait: false,
     background: !wait,
-    ...request.notification,
-    ...(timeoutMs === null ? {} : { timeoutMs }),
+    ...notifyBody(flags),
+    ...(timeout === undefined ? {} : { timeoutMs: timeout }),
   };
   const { answer, connection } = await retryUntilAnswered(found.connection, (client) =>
     client.acpPrompt({ params, body }),
   );
   const { turn } = answer;
-  if (!wait)
-    return await printBackgroundTurn(connection, session, turn, request.notification, json ? { turn } : null);
+  if (!wait) return await printBackgroundTurn(connection, session, turn, flags, json ? { turn } : null);
   if (!json) await noticeQueuePosition(connection, session, turn);
-  return await showTurn(connection, session, turn, session.seq, request, interrupts, (ended) => ({
-    turn: ended,
-  }));
+  const record = (ended: ShownTurn): object => ({ turn: ended });
+  return await showTurn({
+    connection,
+    session,
+    turn,
+    after: session.seq,
+    display: flags,
+    interrupts,
+    record,
+  });
 }
 
 /** Shows a turn until it has ended or the user leaves. */
-export async function showTurn(
-  connection: GatewayConnection,
-  session: AcpSessionSummary,
-  turn: ShownTurn,
-  after: number,
-  { format, thoughts, json }: AnswerDisplay,
-  interrupts: TurnInterrupts,
-  record: (turn: ShownTurn) => object,
-): Promise<number> {
-  const view = createView(json ? "record" : format, { thoughts, watching: false });
-  const interactive = format !== "json" && !json && canAnswerPrompts();
-  const ended = await followTurn({ connection, session, turn, after, view, interactive, interrupts });
+export async function showTurn(shown: TurnToShow): Promise<number> {
+  const { session, turn, display, interrupts, record } = shown;
+  const { format = "text", thoughts, json = false } = display;
+  const view = createView(json ? "record" : format, { thoughts: thoughts === true, watching: false });
+  const ended = await followTurn(shown, view);
   view.flush();
   if (ended === null) {
-    notice(`left; the gateway goes on cancelling the turn: holdfast acp show ${session.key}`, "yellow");
+    notice(`left; the gateway continues to cancel the turn: holdfast acp show ${session.key}`, "yellow");
     return interrupts.exitCode ?? turnExitCode(turn);
   }
   view.turnEnded(ended);
   if (ended.droppedUpdates > 0)
     notice(
-      `${ended.droppedUpdates} updates of the turn were too many to be kept, and are not shown`,
+      `${ended.droppedUpdates} updates of the turn exceeded the limit of kept updates and are not shown`,
       "yellow",
     );
   if (json) print(toJson(record(ended)));
-  return followedTurnExitCode(ended, interrupts);
+  const code = turnExitCode(ended);
+  return ended.outcome === "cancelled" ? (interrupts.exitCode ?? code) : code;
 }
 
 /** The operator is at the terminal. */
@@ -215,7 +216,7 @@ export async function printBackgroundTurn(
   { client }: GatewayConnection,
   session: AcpSessionSummary,
   turn: ShownTurn,
-  notification: AcpPromptRequest["notification"],
+  flags: NotifyFlags,
   record: object | null,
 ): Promise<number> {
   if (record !== null) print(toJson(record));
@@ -226,13 +227,13 @@ export async function printBackgroundTurn(
       "dim",
     );
   }
-  await warnIfNobodyNotified(client, turn.turnId, notification);
+  await warnIfNobodyNotified(client, turn.turnId, flags);
   return 0;
 }
 
 /** The prompt, or stdin for `-`. */
-export async function readPrompt(said: string): Promise<string> {
-  const prompt = said === "-" ? await text(process.stdin) : said;
+export async function readPrompt(argument: string): Promise<string> {
+  const prompt = argument === "-" ? await text(process.stdin) : argument;
   if (prompt.trim() === "") throw new BadInput("prompt", "the prompt is empty; nothing was sent");
   return prompt;
 }

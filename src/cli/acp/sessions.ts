@@ -5,20 +5,21 @@ import type { GatewayConnection, ReadApi } from "../client/connect.js";
 import { openReadClient, tryConnectForReading } from "../client/read-client.js";
 import { retryUntilAnswered } from "../client/reconnect.js";
 import { type AcpSessionSummary, resolveAcpSession } from "../client/resolve-acp-session.js";
-import { formatDuration } from "../options/units.js";
+import type { JsonFlag } from "../options/parsers.js";
+import { formatElapsed } from "../options/units.js";
 import { notice } from "../print/stderr.js";
 import { print, toJson } from "../print/stdout.js";
-import { formatTable, terminalWidth } from "../print/table.js";
+import { printTable, terminalWidth } from "../print/table.js";
 import { type Palette, paletteFor } from "../print/terminal.js";
 import { dieBySignal } from "../run/interrupts.js";
+import { type DisplayField, fieldLines } from "../runs/show.js";
 import { PermissionPrompter } from "./permissions.js";
 import { canAnswerPrompts } from "./prompt.js";
 import {
   type AcpView,
   auditNotice,
-  expiryText,
+  openPermissionText,
   type OutputFormat,
-  permissionSubject,
   type ShownTurn,
   toolLine,
   toOneLine,
@@ -27,9 +28,14 @@ import {
 } from "./view/texts.js";
 import { AcpUpdateStream, createView } from "./view/view.js";
 
+interface ListFlags extends JsonFlag {
+  readonly all?: true;
+  readonly limit: number;
+}
+
 type AcpSessionDetails = ResponseOf<"acpShow">;
 
-export async function showAcpSession(wanted: string, json: boolean): Promise<number> {
+export async function showAcpSession(wanted: string, { json = false }: JsonFlag): Promise<number> {
   await using reader = await openReadClient();
   const { sessionId } = await resolveAcpSession(reader.client, wanted);
   const shown = await reader.client.acpShow({ params: { id: sessionId } });
@@ -45,7 +51,7 @@ function sessionText(
   now: number,
 ): string {
   const { key, sessionId, state, problem, agent, command, cwd, mode, runId, rules, reap } = session;
-  const facts: [string, string][] = [
+  return `${fieldLines([
     ["session", `${key} (${sessionId})`],
     ["state", problem === null || state === "closed" ? state : `${state}: ${problem.message}`],
     ["agent", agent === null ? command : `${agent}: ${command}`],
@@ -56,16 +62,11 @@ function sessionText(
     ["offers", offerText(client, cwd)],
     ["run", runId ?? "-"],
     ["processes", tree.processes.length === 0 ? tree.why : `${tree.processes.length}; ${tree.why}`],
-    ...tree.processes.map(({ pid, command: own }): [string, string] => ["", `${pid} ${own}`]),
-    ...lastLines(stderr).map((said): [string, string] => ["stderr", said]),
-    ...permissions.map((each): [string, string] => [
-      "asks",
-      `${each.id} ${permissionSubject(each)} (${expiryText(each, now)})`,
-    ]),
-    ...turns.map((turn): [string, string] => ["turn", turnSummary(turn, now)]),
-  ];
-  const width = Math.max(...facts.map(([name]) => name.length));
-  return facts.map(([name, value]) => `${name.padEnd(width)}  ${sanitizeLine(value)}\n`).join("");
+    ...tree.processes.map(({ pid, command: own }): DisplayField => ["", `${pid} ${own}`]),
+    ...lastLines(stderr).map((line): DisplayField => ["stderr", line]),
+    ...permissions.map((each): DisplayField => ["asks", openPermissionText(each, now)]),
+    ...turns.map((turn): DisplayField => ["turn", turnSummary(turn, now)]),
+  ]).join("\n")}\n`;
 }
 
 function lastLines(stderr: string): string[] {
@@ -93,63 +94,56 @@ function offerText({ files, roots, terminals }: AcpSessionDetails["client"], cwd
 const FILE_ACCESS_TEXT = { read: "read", "read-write": "read and write" } as const;
 
 const REAP_TEXT = {
-  asked: "what a turn leaves, when asked to",
-  cancel: "what a cancelled turn leaves",
-  always: "what any turn leaves",
+  asked: "processes that a turn leaves running, on request",
+  cancel: "processes that a cancelled turn leaves running",
+  always: "processes that any turn leaves running",
 } as const;
 
 function turnSummary(
   { turnId, ordinal, state, outcome, prompt, startedAt, endedAt, createdAt }: ShownTurn,
   now: number,
 ): string {
-  const since = formatDuration(Math.max(0, (endedAt ?? now) - (startedAt ?? createdAt)));
+  const since = formatElapsed(startedAt ?? createdAt, endedAt ?? now);
   const how = state === "ended" ? `${outcome} after ${since}` : `${state} for ${since}`;
   return `${ordinal}, ${how}: ${toOneLine(prompt).slice(0, 100)} (${turnId})`;
 }
 
-export async function printAcpSessions(all: boolean, limit: number, json: boolean): Promise<number> {
+export async function printAcpSessions({ all, limit, json = false }: ListFlags): Promise<number> {
   await using reader = await openReadClient();
-  const { sessions } = await reader.client.acpList({ query: { limit, ...(all ? { all: "1" } : {}) } });
+  const { sessions } = await reader.client.acpList({
+    query: { limit, ...(all === true ? { all: "1" } : {}) },
+  });
   if (json) print(toJson(sessions, 2));
-  else if (sessions.length === 0) notice("there are no ACP sessions to be seen", "dim");
-  else print(`${sessionTable(sessions, Date.now(), terminalWidth()).join("\n")}\n`);
+  else if (sessions.length === 0) notice("there are no ACP sessions", "dim");
+  else printTable(COLUMNS, sessions.map(sessionRow));
   return 0;
 }
 
-function sessionTable(sessions: readonly AcpSessionSummary[], now: number, width: number | null): string[] {
-  const rows = sessions.map(({ sessionId, key, state, agent, mode, createdAt, cwd }) => [
-    sanitizeLine(key),
-    sessionId,
-    state,
-    sanitizeLine(agent ?? "-"),
-    mode,
-    `${formatDuration(Math.max(0, now - createdAt))} ago`,
-    sanitizeLine(cwd),
-  ]);
-  const head = [
-    "NAME",
-    "SESSION",
-    "STATE",
-    { name: "AGENT", optional: 3 },
-    { name: "MODE", optional: 1 },
-    { name: "CREATED", optional: 2 },
-    "DIRECTORY",
-  ];
-  const [first, ...rest] = formatTable(head, rows, width);
-  return [paletteFor(1).bold(first ?? ""), ...rest];
+const COLUMNS = [
+  "NAME",
+  "SESSION",
+  "STATE",
+  { name: "AGENT", optional: 3 },
+  { name: "MODE", optional: 1 },
+  { name: "CREATED", optional: 2 },
+  "DIRECTORY",
+];
+
+function sessionRow({ sessionId, key, state, agent, mode, createdAt, cwd }: AcpSessionSummary): string[] {
+  return [key, sessionId, state, agent ?? "-", mode, `${formatElapsed(createdAt)} ago`, cwd];
 }
 
 /** Width of lines if stdout is no terminal. */
 const NON_TERMINAL_WIDTH = 200;
 
 /** Prints the prompts and answers of a session, oldest first. */
-export async function showAcpHistory(wanted: string, limit: number, json: boolean): Promise<number> {
+export async function showAcpHistory(wanted: string, { limit, json = false }: ListFlags): Promise<number> {
   await using reader = await openReadClient();
   const { sessionId } = await resolveAcpSession(reader.client, wanted);
   const { turns } = await reader.client.acpHistory({ params: { id: sessionId }, query: { limit } });
   const ordered = turns.toReversed();
   if (json) print(toJson(ordered, 2));
-  else if (ordered.length === 0) notice("nothing was asked in it", "dim");
+  else if (ordered.length === 0) notice("the session has no turns", "dim");
   else print(ordered.map((turn) => formatTurn(turn, paletteFor(1), turn.ordinal)).join("\n"));
   return 0;
 }
@@ -158,11 +152,11 @@ export async function showAcpHistory(wanted: string, limit: number, json: boolea
 export function formatTurn(turn: ShownTurn, palette: Palette, number: number): string {
   const { createdAt, askedBy, prompt, text, toolCalls, problem, audit } = turn;
   const head = `#${number} ${new Date(createdAt).toISOString().slice(0, 19)}Z ${sanitizeLine(askedBy)}, ${turnOutcomeText(turn)}`;
-  const asked = sanitizeText(prompt).trimEnd().replaceAll(/^/gm, "> ");
+  const quoted = sanitizeText(prompt).trimEnd().replaceAll(/^/gm, "> ");
   const left = audit === null ? null : auditNotice(audit);
   const parts = [
     palette.dim(head),
-    palette.bold(asked),
+    palette.bold(quoted),
     ...toolCalls.map((call) => toolLine(call, terminalWidth() ?? NON_TERMINAL_WIDTH, palette)),
     ...(text === "" ? [] : [sanitizeText(text).trimEnd()]),
     ...(problem === null ? [] : [palette.red(`! ${sanitizeLine(problem.message)}`)]),
@@ -173,23 +167,31 @@ export function formatTurn(turn: ShownTurn, palette: Palette, number: number): s
 
 function turnOutcomeText({ state, outcome, stopReason, startedAt, endedAt, contextLost }: ShownTurn): string {
   if (state !== "ended" || endedAt === null) return state;
-  const took = startedAt === null ? "" : ` after ${formatDuration(Math.max(0, endedAt - startedAt))}`;
+  const took = startedAt === null ? "" : ` after ${formatElapsed(startedAt, endedAt)}`;
   const why =
     stopReason === null || stopReason === "end_turn" || stopReason === outcome ? "" : ` (${stopReason})`;
   return sanitizeLine(`${outcome ?? "ended"}${why}${took}${contextLost ? ", context lost" : ""}`);
 }
 
-export interface WatchSessionRequest {
+interface WatchFlags extends JsonFlag {
+  readonly format?: OutputFormat;
+  readonly thoughts?: true;
+  /** Only new updates. */
+  readonly new?: true;
+}
+
+interface WatchRequest {
   readonly session: string;
   readonly format: OutputFormat;
-  readonly thoughts: boolean;
   /** The number of the last known update; null: only new updates. */
   readonly after: number | null;
 }
 
 /** Shows a session until it is closed. Without a gateway: what is recorded. */
-export async function watchSession(request: WatchSessionRequest): Promise<number> {
-  const view = createView(request.format, { thoughts: request.thoughts, watching: true });
+export async function watchSession(session: string, flags: WatchFlags): Promise<number> {
+  const format = flags.json === true ? "json" : (flags.format ?? "text");
+  const request = { session, format, after: flags.new === true ? null : 0 };
+  const view = createView(format, { thoughts: flags.thoughts === true, watching: true });
   const connection = await tryConnectForReading();
   if (connection === null) await showStored(request, view);
   else await watchLive(connection, request, view);
@@ -199,7 +201,7 @@ export async function watchSession(request: WatchSessionRequest): Promise<number
 
 async function watchLive(
   connection: GatewayConnection,
-  { session, format, after }: WatchSessionRequest,
+  { session, format, after }: WatchRequest,
   view: AcpView,
 ): Promise<void> {
   const { sessionId, seq } = await resolveAcpSession(connection.client, session);
@@ -221,7 +223,7 @@ async function watchLive(
   await Promise.race([all(), prompter.failure]);
 }
 
-async function showStored({ session, after }: WatchSessionRequest, view: AcpView): Promise<void> {
+async function showStored({ session, after }: WatchRequest, view: AcpView): Promise<void> {
   await using reader = await openReadClient();
   const { sessionId, seq } = await resolveAcpSession(reader.client, session);
   for await (const update of storedUpdates(reader.client, sessionId, after ?? seq)) {

@@ -3,62 +3,101 @@ import type { RequestOf, ResponseOf } from "../../api/contract.js";
 import { deferred } from "../../async/deferred.js";
 import { BadInput } from "../../errors.js";
 import { environmentOutsideRuns } from "../../gateway/start.js";
+import type { CLIENT_FILE_ACCESS } from "../../model/enums.js";
 import { newSessionId, newTurnId } from "../../model/ids.js";
 import { connectOrStart, type GatewayConnection } from "../client/connect.js";
+import { notifyBody, type NotifyFlags } from "../client/notify-options.js";
 import { retryUntilAnswered } from "../client/reconnect.js";
 import { qualifiedSessionName } from "../client/resolve-acp-session.js";
+import { type DetachFlags, isDetached } from "../options/parsers.js";
 import { notice } from "../print/stderr.js";
 import { print, toJson } from "../print/stdout.js";
 import { noticeIfWaitingForApproval, toSpawnFailed } from "../run/exec.js";
 import { TurnInterrupts } from "../run/interrupts.js";
-import { type AnswerDisplay, printBackgroundTurn, readPrompt, showTurn } from "./prompt.js";
+import {
+  type DisplayFlags,
+  printBackgroundTurn,
+  readPrompt,
+  rejectNotifyOptions,
+  showTurn,
+} from "./prompt.js";
 import type { ShownTurn } from "./view/texts.js";
 
-export interface SpawnSessionRequest extends AnswerDisplay {
-  /** An agent of the catalogue, or any command that speaks ACP. */
-  readonly agent: { readonly name: string } | { readonly command: string };
-  readonly name: string | null;
+export interface SpawnFlags extends DisplayFlags, NotifyFlags, DetachFlags {
+  readonly name?: string;
+  readonly agentCommand?: string;
   readonly mode: "run" | "session";
   readonly cwd: string;
-  /** Starts the agent with the gateway's environment instead of the environment of this command. */
-  readonly clearEnv: boolean;
-  readonly background: boolean;
-  readonly permissions: "approve-all" | "approve-reads" | "deny-all" | null;
-  readonly reap: "asked" | "cancel" | "always";
-  /** Null: the default of the catalogue. */
-  readonly client: RequestOf<"acpSpawn">["body"]["client"] | null;
-  readonly prompt: string | null;
-  readonly timeoutMs: number | null;
-  readonly notification: Pick<RequestOf<"acpSpawn">["body"], "notify" | "origin">;
+  readonly clearEnv?: true;
+  readonly approveAll?: true;
+  readonly approveReads?: true;
+  readonly denyAll?: true;
+  readonly reapTools?: true;
+  readonly reapAlways?: true;
+  readonly clientFiles?: (typeof CLIENT_FILE_ACCESS)[number];
+  readonly clientRoot?: readonly string[];
+  readonly clientTerminals?: boolean;
 }
 
-/** Opens a session and starts its agent; with a prompt, shows its answer. */
-export async function spawnSession(request: SpawnSessionRequest): Promise<number> {
-  const { background, json, mode } = request;
-  if (mode === "run" && request.prompt === null)
-    throw new BadInput("mode", "a run is one prompt and its answer: say the prompt. Nothing was started");
-  const prompt = request.prompt === null ? null : await readPrompt(request.prompt);
-  const body = spawnBody(request, prompt);
+/** Opens a session and starts its agent; with a prompt, shows its answer. Without an agent, `first` is the prompt. */
+export async function spawnSession(
+  first: string | undefined,
+  second: string | undefined,
+  flags: SpawnFlags,
+): Promise<number> {
+  const { agentCommand, mode, json = false } = flags;
+  const agent = agentCommand === undefined ? (first ?? "") : null;
+  checkAgent(agent, second, flags);
+  if (!isDetached(flags)) rejectNotifyOptions(flags);
+  const words = agent === null ? first : second;
+  if (mode === "run" && words === undefined)
+    throw new BadInput("mode", "--mode run needs a prompt; nothing was started");
+  const body = spawnBody(agent, words === undefined ? null : await readPrompt(words), flags);
   const found = await connectOrStart();
   using interrupts = new TurnInterrupts(() => undefined);
-  const known = request.name === null ? null : await lastUpdateSeq(found, body.key);
+  const known = flags.name === undefined ? null : await lastUpdateSeq(found, body.key);
   const started = await startSession(found, body, known === null, interrupts);
   if (started === null) return interrupts.exitCode ?? 0;
 
   const { connection, answer } = started;
   const { session, turn } = answer;
   if (known !== null && !json)
-    notice(`${session.key} was open already: it goes on in its directory, with the rules that it has`, "dim");
+    notice(`${session.key} is already open: it keeps its directory and its rules`, "dim");
   if (turn === null) {
     print(json ? toJson(answer) : `${session.sessionId}\n`);
-    if (!json) notice(`say something to it: holdfast acp prompt ${session.key} "…"`, "dim");
+    if (!json) notice(`send it a prompt: holdfast acp prompt ${session.key} "…"`, "dim");
     return 0;
   }
-  if (background)
-    return await printBackgroundTurn(connection, session, turn, request.notification, json ? answer : null);
+  if (isDetached(flags))
+    return await printBackgroundTurn(connection, session, turn, flags, json ? answer : null);
   if (!json && mode === "session") notice(`session ${session.key} (${session.sessionId})`, "dim");
   const record = (ended: ShownTurn): object => ({ ...answer, turn: ended });
-  return await showTurn(connection, session, turn, known ?? 0, request, interrupts, record);
+  return await showTurn({
+    connection,
+    session,
+    turn,
+    after: known ?? 0,
+    display: flags,
+    interrupts,
+    record,
+  });
+}
+
+const MAX_AGENT_NAME_CHARS = 200;
+
+function checkAgent(agent: string | null, second: string | undefined, { agentCommand }: SpawnFlags): void {
+  if (agent === null && second !== undefined)
+    throw new BadInput(
+      "agent",
+      "--agent-command replaces the agent: give only one of them. Nothing was started",
+    );
+  if (agent === "" || (agent?.length ?? 0) > MAX_AGENT_NAME_CHARS)
+    throw new BadInput(
+      "agent",
+      "the agent is missing: give a name of the catalogue, or --agent-command. Nothing was started",
+    );
+  if (agentCommand?.trim() === "")
+    throw new BadInput("agent-command", "the command is empty; nothing was started");
 }
 
 type SpawnAnswer = ResponseOf<"acpSpawn">;
@@ -73,7 +112,7 @@ async function startSession(
   using _said = noticeIfWaitingForApproval((message) => notice(message, "dim"));
   const closed = deferred<"closed">();
   interrupts.onFirst(() => {
-    notice("the agent is not started after all; Ctrl-C again leaves that to you", "dim");
+    notice("cancelling the start of the agent; Ctrl-C again leaves at once", "dim");
     if (!isNew) return;
     // If there is no session to close yet, there is one when the spawn is answered.
     closeStarting(found, body.key).then(
@@ -94,7 +133,7 @@ async function startSession(
   else if (started === "closed") notice(`${body.key} is closed`, "dim");
   else {
     spawning.catch(() => undefined);
-    notice(`left; the session may come up all the same: holdfast acp close ${body.key}`, "yellow");
+    notice(`left; the session may still start; to close it: holdfast acp close ${body.key}`, "yellow");
   }
   return null;
 }
@@ -122,30 +161,48 @@ async function undoSpawn(
   const params = { id: session.sessionId };
   if (created) await client.acpClose({ params });
   else if (turn !== null) await client.acpCancel({ params, body: { turnId: turn.turnId } });
-  notice(`${session.key} is ${created ? "closed" : "as it was"}`, "dim");
+  notice(`${session.key} is ${created ? "closed" : "unchanged"}`, "dim");
 }
 
 /** Idempotent: the request has the same name and turn id every time. */
 type SpawnBody = RequestOf<"acpSpawn">["body"] & { readonly key: string };
 
-function spawnBody(request: SpawnSessionRequest, prompt: string | null): SpawnBody {
-  const { agent, mode, permissions, reap, client, timeoutMs, background, notification } = request;
+function spawnBody(agent: string | null, prompt: string | null, flags: SpawnFlags): SpawnBody {
+  const { agentCommand = "", name, mode, timeout, clearEnv, reapAlways, reapTools } = flags;
+  const permissions = permissionMode(flags);
   return {
     // The command goes to a shell verbatim.
-    ...("name" in agent ? { agent: agent.name } : { argv: ["/bin/sh", "-c", agent.command] }),
-    key: qualifiedSessionName(request.name ?? generateSessionName("name" in agent ? agent.name : "acp")),
-    cwd: resolve(request.cwd),
-    ...(request.clearEnv ? {} : { environment: environmentOutsideRuns() }),
+    ...(agent === null ? { argv: ["/bin/sh", "-c", agentCommand] } : { agent }),
+    key: qualifiedSessionName(name ?? generateSessionName(agent ?? "acp")),
+    cwd: resolve(flags.cwd),
+    ...(clearEnv === true ? {} : { environment: environmentOutsideRuns() }),
     mode,
     ...(permissions === null ? {} : { permissions }),
-    reap,
-    ...(client === null ? {} : { client }),
+    reap: reapAlways === true ? "always" : reapTools === true ? "cancel" : "asked",
+    ...clientOptions(flags),
     ...(prompt === null ? {} : { prompt, turnId: newTurnId() }),
-    ...(timeoutMs === null ? {} : { timeoutMs }),
+    ...(timeout === undefined ? {} : { timeoutMs: timeout }),
     wait: false,
-    background: background && prompt !== null,
-    ...notification,
+    background: isDetached(flags) && prompt !== null,
+    ...notifyBody(flags),
   };
+}
+
+/** Without options, the default of the catalogue applies. */
+function clientOptions({ clientFiles: files, clientRoot: roots, clientTerminals: terminals }: SpawnFlags) {
+  if (files === undefined && roots === undefined && terminals === undefined) return {};
+  const client = {
+    ...(files === undefined ? {} : { files }),
+    ...(roots === undefined ? {} : { roots: [...roots] }),
+    ...(terminals === undefined ? {} : { terminals }),
+  };
+  return { client };
+}
+
+function permissionMode({ approveAll, approveReads, denyAll }: SpawnFlags) {
+  if (approveAll === true) return "approve-all";
+  if (approveReads === true) return "approve-reads";
+  return denyAll === true ? "deny-all" : null;
 }
 
 const NAME_SUFFIX_CHARS = 6;

@@ -14,6 +14,7 @@ import {
   collectPairs,
   type DetachFlags,
   isDetached,
+  lazyAction,
   type SetExitCode,
 } from "../options/parsers.js";
 import { formatDuration, parseDuration } from "../options/units.js";
@@ -51,10 +52,7 @@ export function addAgentsCommand(program: Command, setExitCode: SetExitCode): vo
       "List the agents of the catalogue and the paths of their commands. Read-only: nothing is executed.",
     )
     .option("--json", "print a JSON array")
-    .action(async ({ json }: { readonly json?: true }) => {
-      const { printAgents } = await import("./agents.js");
-      setExitCode(await printAgents(json === true));
-    });
+    .action(lazyAction(setExitCode, () => import("./agents.js"), "printAgents"));
   agents
     .command("check")
     .summary("run agents' commands to print their versions")
@@ -63,10 +61,7 @@ export function addAgentsCommand(program: Command, setExitCode: SetExitCode): vo
     )
     .argument("[agent...]", "their names")
     .option("--json", "print a JSON array")
-    .action(async (names: string[], { json }: { readonly json?: true }) => {
-      const { checkAgents } = await import("./agents.js");
-      setExitCode(await checkAgents(names, json === true));
-    });
+    .action(lazyAction(setExitCode, () => import("./agents.js"), "checkAgents"));
 }
 
 const runExamples = `
@@ -129,7 +124,7 @@ export function addAgentCommand(program: Command, setExitCode: SetExitCode): voi
     );
 }
 
-async function startAgent(agent: string, said: string, flags: RunFlags): Promise<number> {
+async function startAgent(agent: string, argument: string, flags: RunFlags): Promise<number> {
   const misplaced = misplacedNotifyOption(flags);
   if (!isDetached(flags) && misplaced !== null)
     throw new BadInput("option", `${misplaced}: add --detach; nothing was started`);
@@ -137,7 +132,8 @@ async function startAgent(agent: string, said: string, flags: RunFlags): Promise
   const targetless = flags.resume === undefined ? targetlessNotifyOption(flags) : null;
   if (targetless !== null) throw new BadInput("option", `${targetless}; nothing was started`);
   const { runAgentDetached, runAgentInForeground } = await import("./agents.js");
-  const prompt = said === "-" ? await (await import("node:stream/consumers")).text(process.stdin) : said;
+  const prompt =
+    argument === "-" ? await (await import("node:stream/consumers")).text(process.stdin) : argument;
   const umask = currentUmask();
   const request = {
     agent,

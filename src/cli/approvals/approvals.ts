@@ -1,7 +1,4 @@
-import { once } from "node:events";
 import { constants } from "node:os";
-import { createInterface } from "node:readline/promises";
-import { setTimeout } from "node:timers/promises";
 import { isatty } from "node:tty";
 import { followNdjson, type GatewayClient } from "../../api/client.js";
 import { GatewayUnreachable, NotFound } from "../../errors.js";
@@ -10,54 +7,58 @@ import type { ApprovalView } from "../../sessions/approvals.js";
 import { questionLines } from "../../sessions/question-pages.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { assertOperator, connectForReading, type GatewayConnection } from "../client/connect.js";
-import { formatDuration } from "../options/units.js";
+import type { JsonFlag } from "../options/parsers.js";
+import { formatElapsed } from "../options/units.js";
 import { exitCodes } from "../print/exit-code.js";
 import { notice } from "../print/stderr.js";
 import { print, printOrThrow, toRecordJson } from "../print/stdout.js";
-import { formatTable } from "../print/table.js";
+import { printTable } from "../print/table.js";
 import {
+  ask,
   printPaged,
   readWholeQuestion,
   showPaged,
-  TYPED_AHEAD_MS,
+  verdictIn,
   wholeQuestionLines,
 } from "../print/terminal-prompt.js";
-import { paletteFor } from "../print/terminal.js";
 
-/** Lists approvals. They exist only in a gateway: without one there are none. */
-export async function printApprovals(json: boolean): Promise<number> {
-  assertOperator("see what waits for approval");
+interface ListFlags extends JsonFlag {
+  readonly follow?: true;
+}
+
+export function listApprovals({ follow, json = false }: ListFlags): Promise<number> {
+  return follow === true ? followApprovals(json) : printApprovals(json);
+}
+
+/** Approvals exist only in a gateway: without one there are none. */
+async function printApprovals(json: boolean): Promise<number> {
+  assertOperator("list commands that wait for approval");
   const connection = await connectForReading();
   const approvals = connection === null ? [] : (await connection.client.listApprovals()).approvals;
   if (json) print(toRecordJson(approvals, 2));
-  else if (approvals.length > 0) print(`${approvalTable(approvals, Date.now()).join("\n")}\n`);
-  else
-    notice(connection === null ? "no gateway is running: nobody waits" : "nobody waits for an answer", "dim");
+  else if (approvals.length > 0) {
+    // Rows are not cut to the terminal's width, because commands may be approved from this list.
+    printTable(COLUMNS, approvals.map(approvalRow), null);
+    if (approvals.some(({ question }) => question?.whole !== true))
+      print(
+        "part: the row shows only a part of what would run; `holdfast approvals show <approval>` shows all of it\n",
+      );
+  } else
+    notice(
+      connection === null
+        ? "no gateway is running, so no command waits for approval"
+        : "no command waits for approval",
+      "dim",
+    );
   return 0;
 }
 
-/** Rows are not cut to the terminal's width, because commands may be approved from this list. */
-function approvalTable(approvals: readonly ApprovalView[], now: number): string[] {
-  const rows = approvals.map(({ id, sessionId, executable, command, cwd, expiresAt, question }) => [
-    id,
-    `in ${formatDuration(Math.max(0, expiresAt - now))}`,
-    sessionId,
-    sanitizeLine(executable),
-    sanitizeLine(cwd),
-    question?.whole === true ? "all" : "part",
-    sanitizeLine(command),
-  ]);
-  const [head, ...lines] = formatTable(
-    ["APPROVAL", "EXPIRES", "SESSION", "PROGRAM", "DIRECTORY", "SHOWN", "COMMAND"],
-    rows,
-    null,
-  );
-  const hint = approvals.some(({ question }) => question?.whole !== true)
-    ? [
-        "part: the row shows only a part of what would run; `holdfast approvals show <approval>` shows all of it",
-      ]
-    : [];
-  return [paletteFor(1).bold(head ?? ""), ...lines, ...hint];
+const COLUMNS = ["APPROVAL", "EXPIRES", "SESSION", "PROGRAM", "DIRECTORY", "SHOWN", "COMMAND"];
+
+function approvalRow(approval: ApprovalView): string[] {
+  const { id, sessionId, executable, command, cwd, expiresAt, question } = approval;
+  const shown = question?.whole === true ? "all" : "part";
+  return [id, `in ${formatElapsed(Date.now(), expiresAt)}`, sessionId, executable, cwd, shown, command];
 }
 
 /** Prints the whole command; on a terminal, screen by screen. */
@@ -71,9 +72,12 @@ export async function printApproval(id: string, { reveal, json }: ShowApprovalFl
   return 0;
 }
 
-export interface ShowApprovalFlags {
+interface ShowApprovalFlags extends JsonFlag {
   readonly reveal?: true;
-  readonly json?: true;
+}
+
+export interface AnswerFlags extends JsonFlag {
+  readonly digest?: string;
 }
 
 function readQuestion(client: GatewayClient, id: string, reveal: boolean) {
@@ -100,13 +104,13 @@ function wholeApprovalLines({ first, ...question }: Awaited<ReturnType<typeof re
 function headLine(approval: ApprovalView): string {
   const { id, sessionId, expiresAt, decision } = approval;
   if (decision !== null) return `${id}: ${decisionText(approval)}: ${sanitizeLine(approval.command)}`;
-  return `${id}: session ${sessionId} asks to run this; expires in ${formatDuration(Math.max(0, expiresAt - Date.now()))}`;
+  return `${id}: session ${sessionId} requests to run this; expires in ${formatElapsed(Date.now(), expiresAt)}`;
 }
 
 export async function answerApproval(
   id: string,
   verdict: "allow" | "deny",
-  { json, digest }: { readonly json?: true; readonly digest?: string },
+  { json, digest }: AnswerFlags,
 ): Promise<number> {
   return sendDecision(await connectAsOperator(), id, verdict, json === true, digest);
 }
@@ -133,16 +137,16 @@ async function sendDecision(
 }
 
 function decisionText({ decision }: ApprovalView): string {
-  if (decision === null) return "another gateway's caller waits for it";
+  if (decision === null) return "it waits at another gateway";
   const { verdict, actor } = decision;
-  return verdict === "expired" ? `it has expired (${actor})` : `${actor} said ${verdict}`;
+  return verdict === "expired" ? `it has expired (${actor})` : `${actor} answered ${verdict}`;
 }
 
 /** Follows approvals; on a terminal, asks about each. */
-export async function followApprovals(json: boolean): Promise<number> {
+async function followApprovals(json: boolean): Promise<number> {
   const connection = await connectAsOperator();
   const { home, token } = connection;
-  const asks = !json && isatty(0) && isatty(2);
+  const interactive = !json && isatty(0) && isatty(2);
   const path = "/v1/approvals?follow=1";
   for await (const approval of followNdjson<ApprovalView>(
     { socketPath: gatewaySocketPath(home), token },
@@ -150,7 +154,7 @@ export async function followApprovals(json: boolean): Promise<number> {
   )) {
     if (json) printOrThrow(toRecordJson(approval));
     else if (approval.decision !== null) printOrThrow(`${approval.id}: ${decisionText(approval)}\n`);
-    else if (!asks) printOrThrow(`${await questionText(connection, approval)}\n`);
+    else if (!interactive) printOrThrow(`${await questionText(connection, approval)}\n`);
     else if (!(await askOperator(connection, approval))) return exitCodes.signal + constants.signals.SIGINT;
   }
   return 0;
@@ -167,30 +171,24 @@ async function askOperator(connection: GatewayConnection, { id }: ApprovalView):
   // The approval has ended, and its end is printed next; or it is open at another gateway.
   if (digest === null) return true;
   if (!(await showPaged(lines, process.stderr))) return false;
-  const asking = createInterface({ input: process.stdin, output: process.stderr });
-  const closed = once(asking, "close").then(() => "later");
-  const interrupted = once(asking, "SIGINT").then(() => null);
-  try {
-    await setTimeout(TYPED_AHEAD_MS);
-    // Some versions of Node do not reject the question when the interface is closed.
-    const answered = asking.question("allow it? [y/N/later] ").catch(() => "later");
-    const answer = await Promise.race([answered, closed, interrupted]);
-    if (answer === null) {
+  let interrupted = false;
+  const answer = await ask("allow it? [y/N/later] ", {
+    onInterrupt: (end) => {
+      interrupted = true;
       process.stderr.write("\n");
-      return false;
-    }
-    if (!/^l/i.test(answer.trim()))
-      await sendDecision(connection, id, /^y(es)?$/i.test(answer.trim()) ? "allow" : "deny", false, digest);
-    return true;
-  } finally {
-    asking.close();
-  }
+      end();
+    },
+  });
+  if (interrupted) return false;
+  const verdict = verdictIn(answer ?? "later");
+  if (verdict !== null) await sendDecision(connection, id, verdict, false, digest);
+  return true;
 }
 
 async function connectAsOperator(): Promise<GatewayConnection> {
-  assertOperator("answer what waits for approval");
+  assertOperator("answer approvals");
   const connection = await connectForReading();
   if (connection === null)
-    throw new GatewayUnreachable("no gateway is running: nobody waits for an answer; nothing was done");
+    throw new GatewayUnreachable("no gateway is running, so no command waits for approval; nothing was done");
   return connection;
 }

@@ -1,6 +1,6 @@
 import type { Command } from "commander";
-import type { SetExitCode } from "../options/parsers.js";
-import type { ShowApprovalFlags } from "./approvals.js";
+import { lazyAction, type SetExitCode } from "../options/parsers.js";
+import type { AnswerFlags } from "./approvals.js";
 
 const approvalExamples = `
 A command whose exec rule says "ask" waits for an answer. After five minutes without
@@ -31,10 +31,7 @@ export function addApprovalsCommand(program: Command, setExitCode: SetExitCode):
     .description("List commands that wait for approval, and when each expires. Read-only, unless you answer.")
     .option("-f, --follow", "continue with new ones; on a terminal, ask about each")
     .option("--json", "print JSON; with --follow one object per line, with decisions")
-    .action(async ({ follow, json }: { readonly follow?: true; readonly json?: true }) => {
-      const { followApprovals, printApprovals } = await import("./approvals.js");
-      setExitCode(await (follow === true ? followApprovals : printApprovals)(json === true));
-    });
+    .action(lazyAction(setExitCode, () => import("./approvals.js"), "listApprovals"));
   approvals
     .command("show")
     .summary("show a whole command: arguments, directory, variables, input")
@@ -44,10 +41,7 @@ export function addApprovalsCommand(program: Command, setExitCode: SetExitCode):
     .argument("<approval>", "its id")
     .option("--reveal", "do not mask secrets")
     .option("--json", "print JSON")
-    .action(async (id: string, flags: ShowApprovalFlags) => {
-      const { printApproval } = await import("./approvals.js");
-      setExitCode(await printApproval(id, flags));
-    });
+    .action(lazyAction(setExitCode, () => import("./approvals.js"), "printApproval"));
   for (const verdict of ["allow", "deny"] as const)
     approvals
       .command(verdict)
@@ -56,7 +50,7 @@ export function addApprovalsCommand(program: Command, setExitCode: SetExitCode):
       .argument("<approval>", "its id")
       .option("--digest <digest>", "answer only the command with this digest, which `approvals show` prints")
       .option("--json", "print the approval and its decision as JSON")
-      .action(async (id: string, flags: { readonly json?: true; readonly digest?: string }) => {
+      .action(async (id: string, flags: AnswerFlags) => {
         const { answerApproval } = await import("./approvals.js");
         setExitCode(await answerApproval(id, verdict, flags));
       });

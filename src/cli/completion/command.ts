@@ -3,11 +3,11 @@ import { NAME_LABEL, type SetExitCode } from "../options/parsers.js";
 import { print } from "../print/stdout.js";
 
 /** Arguments and option values that are completed from the store or the config file, by their name in the help. */
-export const COMPLETED_KINDS = ["run", "session", "task", "agent", "channel"] as const;
-export type CompletedKind = (typeof COMPLETED_KINDS)[number];
+const COMPLETED_KINDS = ["run", "session", "task", "agent", "channel"] as const;
+type CompletedKind = (typeof COMPLETED_KINDS)[number];
 
 /** The kind of an argument named `run`, `run|pid` or `session`; null: it is not completed. */
-export function completedKind(name: string): CompletedKind | null {
+function completedKind(name: string): CompletedKind | null {
   return COMPLETED_KINDS.find((kind) => name.split("|").includes(kind)) ?? null;
 }
 
@@ -53,7 +53,7 @@ interface CompletionContext {
 }
 
 /** Builds the script from the program, so that no command or option is missing. */
-export function completionScript(program: Command, shell: "bash" | "zsh" | "fish"): string {
+function completionScript(program: Command, shell: "bash" | "zsh" | "fish"): string {
   const contexts = completionContexts(program, "");
   switch (shell) {
     case "bash":
@@ -155,7 +155,7 @@ function quoteForFish(text: string): string {
 const LIMIT = 200;
 
 /** Prints one word per line. A completion script has no place for errors, so none is printed. */
-export async function printCompletions(kind: CompletedKind): Promise<number> {
+async function printCompletions(kind: CompletedKind): Promise<number> {
   const words = await SOURCES[kind]().catch(() => []);
   // A shell splits words at white space, and a word must not hold anything that it would expand.
   const safe = [...new Set(words)].filter((word) => /^[\w.:/@+-]+$/.test(word));
@@ -168,15 +168,15 @@ const SOURCES: Readonly<Record<CompletedKind, () => Promise<readonly string[]>>>
     const { openRunView } = await import("../client/run-view.js");
     await using runs = await openRunView();
     const found = (await runs.view?.listRuns({ hidden: false, limit: LIMIT })) ?? [];
-    return found.flatMap(({ runId, labels }) => [runId, ...namesIn(labels)]);
+    return found.flatMap(({ runId, labels }) => [runId, labels[NAME_LABEL] ?? runId]);
   },
   session: async () => {
-    await using reader = await openQuietReader();
+    await using reader = await openReader();
     const { sessions } = await reader.client.listSessions({ query: { limit: LIMIT } });
     return sessions.flatMap(({ id, key }) => [key, id]);
   },
   task: async () => {
-    await using reader = await openQuietReader();
+    await using reader = await openReader();
     const { tasks } = await reader.client.listTasks({ query: { limit: LIMIT } });
     return tasks.map(({ taskId }) => taskId);
   },
@@ -193,12 +193,7 @@ const SOURCES: Readonly<Record<CompletedKind, () => Promise<readonly string[]>>>
   },
 };
 
-function namesIn(labels: Readonly<Record<string, string>>): string[] {
-  const name = labels[NAME_LABEL];
-  return name === undefined ? [] : [name];
-}
-
-async function openQuietReader() {
+async function openReader() {
   const { openReadClient } = await import("../client/read-client.js");
   return openReadClient();
 }

@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-import type { SetExitCode } from "../options/parsers.js";
+import { lazyAction, type SetExitCode } from "../options/parsers.js";
 
 export function addConfigCommand(program: Command, setExitCode: SetExitCode): void {
   const config = program
@@ -13,10 +13,7 @@ export function addConfigCommand(program: Command, setExitCode: SetExitCode): vo
     .summary("check the config file")
     .description("Check the config file, and print what is wrong. Read-only.")
     .option("--json", "print JSON")
-    .action(async ({ json }: { readonly json?: true }) => {
-      const { checkConfigFile } = await import("./config-file.js");
-      setExitCode(await checkConfigFile(json === true));
-    });
+    .action(lazyAction(setExitCode, () => import("./config-file.js"), "checkConfigFile"));
   config
     .command("show", { isDefault: true })
     .summary("show every setting and its source")
@@ -24,8 +21,5 @@ export function addConfigCommand(program: Command, setExitCode: SetExitCode): vo
       "Show the value of every setting, and whether it comes from the environment, the file or the default. Read-only.",
     )
     .option("--json", "print JSON")
-    .action(async ({ json }: { readonly json?: true }) => {
-      const { showConfigFile } = await import("./config-file.js");
-      setExitCode(await showConfigFile(json === true));
-    });
+    .action(lazyAction(setExitCode, () => import("./config-file.js"), "showConfigFile"));
 }

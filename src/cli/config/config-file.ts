@@ -4,26 +4,21 @@ import { BadConfig } from "../../config/parse.js";
 import type { Config } from "../../config/schema.js";
 import { readSettings, type Setting } from "../../config/settings.js";
 import { BadInput } from "../../errors.js";
-import { sanitizeLine } from "../../text/sanitize.js";
+import type { JsonFlag } from "../options/parsers.js";
 import { print, toJson } from "../print/stdout.js";
-import { formatTable, terminalWidth } from "../print/table.js";
-import { paletteFor } from "../print/terminal.js";
+import { printTable } from "../print/table.js";
 
 /** A mistake is a usage error; with `--json` the problems are listed. */
-export async function checkConfigFile(json: boolean): Promise<number> {
-  const {
-    path,
-    config,
-    entries: each,
-  } = await readSettings().catch((error: unknown) => {
+export async function checkConfigFile({ json = false }: JsonFlag): Promise<number> {
+  const { path, config, entries } = await readSettings().catch((error: unknown) => {
     if (json && error instanceof BadInput) printProblems(error);
     throw error;
   });
-  const said = each.filter(({ from }) => from !== "default").map(({ key }) => key);
-  if (json) print(toJson({ path, usable: true, set: said }));
+  const set = entries.filter(({ from }) => from !== "default").map(({ key }) => key);
+  if (json) print(toJson({ path, usable: true, set }));
   else {
     const profiles = config.foreign.map(({ name }) => name).join(", ") || "none";
-    print(`${path} can be used; it sets ${said.join(", ") || "nothing"}; foreign profiles: ${profiles}\n`);
+    print(`${path} can be used; it sets ${set.join(", ") || "nothing"}; foreign profiles: ${profiles}\n`);
   }
   return 0;
 }
@@ -34,14 +29,14 @@ function printProblems(error: BadInput): void {
   print(toJson({ path: configPath(), usable: false, problems }));
 }
 
-export async function showConfigFile(json: boolean): Promise<number> {
-  const { path, config, entries: each } = await readSettings();
+export async function showConfigFile({ json = false }: JsonFlag): Promise<number> {
+  const { path, config, entries } = await readSettings();
   if (json) {
     const shown = { agents: withoutSecrets(config.agents), channels: describeChannels(config.channels) };
-    print(toJson({ path, ...config, ...shown, settings: each }, 2));
+    print(toJson({ path, ...config, ...shown, settings: entries }, 2));
   } else {
-    const [head, ...lines] = formatTable(["SETTING", "FROM", "VALUE"], each.map(settingRow), terminalWidth());
-    print(`${[path, paletteFor(1).bold(head ?? ""), ...lines].map((line) => line.trimEnd()).join("\n")}\n`);
+    print(`${path}\n`);
+    printTable(["SETTING", "FROM", "VALUE"], entries.map(settingRow));
   }
   return 0;
 }
@@ -55,9 +50,5 @@ function withoutSecrets(agents: Config["agents"]): object {
 
 function settingRow({ key, value, from, variable }: Setting): string[] {
   const source = from === "environment" ? (variable ?? from) : from;
-  return [
-    key,
-    source,
-    sanitizeLine(typeof value === "string" ? value : value === null ? "-" : JSON.stringify(value)),
-  ];
+  return [key, source, typeof value === "string" ? value : value === null ? "-" : JSON.stringify(value)];
 }

@@ -9,14 +9,12 @@ export interface Check {
   readonly remedy: string | null;
 }
 
-export function ok(name: string, detail: string): Check {
-  return { name, state: "ok", detail, remedy: null };
-}
+type NewCheck = (name: string, detail: string, remedy?: string | null) => Check;
 
-export function warn(name: string, detail: string, remedy: string | null = null): Check {
-  return { name, state: "warn", detail, remedy };
-}
+const check =
+  (state: Check["state"]): NewCheck =>
+  (name, detail, remedy = null) => ({ name, state, detail, remedy });
 
-export function bad(name: string, detail: string, remedy: string | null = null): Check {
-  return { name, state: "bad", detail, remedy };
-}
+export const ok = check("ok");
+export const warn = check("warn");
+export const bad = check("bad");

@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-import type { SetExitCode } from "../options/parsers.js";
+import { lazyAction, type SetExitCode } from "../options/parsers.js";
 
 const doctorExamples = `
 Checks the state directory, store, config file and channels, kernel features, cgroup
@@ -17,8 +17,5 @@ export function addDoctorCommand(program: Command, setExitCode: SetExitCode): vo
     .description("Check everything Holdfast depends on, and print what is wrong and what to do about it.")
     .option("--json", "print JSON")
     .addHelpText("after", doctorExamples)
-    .action(async ({ json }: { readonly json?: true }) => {
-      const { runDoctor } = await import("./doctor.js");
-      setExitCode(await runDoctor(json === true));
-    });
+    .action(lazyAction(setExitCode, () => import("./doctor.js"), "runDoctor"));
 }

@@ -43,23 +43,27 @@ export function checkServer(facts: ServerInfo): Check {
   if (standby)
     return bad(
       name,
-      `${detail}; it is a stand-by and only lets itself be read: nothing can be recorded`,
+      `${detail}; it is a read-only stand-by: nothing can be recorded`,
       "use the address of the primary",
     );
   if (encoding !== "UTF8")
     return bad(
       name,
-      `${detail}; it has the encoding ${encoding} and cannot hold every text: no gateway starts on it`,
+      `${detail}; its encoding ${encoding} cannot store every text: no gateway starts on it`,
       "create a database with encoding UTF8",
     );
   if (!writable)
     return bad(
       name,
-      `${detail}; this user may not write there, or make the tables: nothing can be recorded`,
-      "grant it the right to create a schema in the database, or use the user that made the tables",
+      `${detail}; this user may not write there, or may not create the tables: nothing can be recorded`,
+      "grant it the right to create a schema in the database, or use the user that created the tables",
     );
   if (Math.abs(ahead) > CLOCK_TOLERANCE_MS)
-    return warn(name, detail, "set the clocks of both (NTP): times shown are off; leases are not affected");
+    return warn(
+      name,
+      detail,
+      "set the clocks of both (NTP): displayed times are wrong; leases are not affected",
+    );
   if (latencyMs > SLOW_ANSWER_MS)
     return warn(
       name,
@@ -112,10 +116,10 @@ export function checkConnections({ connections: { most, used, ours } }: ServerIn
   if (used === null)
     return ok(
       name,
-      `how many of ${most} are used cannot be told: this user does not see those of others (grant it pg_read_all_stats); a gateway takes up to ${each}`,
+      `the maximum is ${most}; the number in use is not known, because this user cannot see the connections of others (grant it pg_read_all_stats); a gateway uses up to ${each}`,
     );
   const more = Math.max(0, Math.floor((most - used) / each));
-  const detail = `${used} of ${most} are used, ${ours} by Holdfast; a gateway takes up to ${each}: room for ${more} more`;
+  const detail = `${used} of ${most} are used, ${ours} by Holdfast; a gateway uses up to ${each}: room for ${more} more`;
   return more > 0
     ? ok(name, detail)
     : warn(name, detail, "a higher max_connections, or PgBouncer with pool_mode = session in front");

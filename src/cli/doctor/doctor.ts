@@ -5,6 +5,7 @@ import { errorMessage } from "../../home/errno.js";
 import { readableSecrets } from "../../home/path-trust.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { openLocalState } from "../client/resolve-run.js";
+import type { JsonFlag } from "../options/parsers.js";
 import { print, toJson } from "../print/stdout.js";
 import { paletteFor } from "../print/terminal.js";
 import { processesJson } from "../runs/processes.js";
@@ -18,7 +19,7 @@ import { checkState, checkStoreHistory, checkStoreWrites } from "./state.js";
  * Checks each channel of the config file without sending anything. A config file that cannot be read is reported
  * elsewhere.
  */
-export async function checkChannels(): Promise<Check[]> {
+async function checkChannels(): Promise<Check[]> {
   const channels = await readSettings().then(
     ({ config }) => Object.entries(config.channels),
     () => [],
@@ -36,7 +37,7 @@ export async function checkChannels(): Promise<Check[]> {
 }
 
 /** Checks everything Holdfast depends on. Changes nothing. */
-export async function runDoctor(json: boolean): Promise<number> {
+export async function runDoctor({ json = false }: JsonFlag): Promise<number> {
   const { checks, processes } = await allChecks();
   if (json) {
     const runs = [...processes].map(([runId, run]) => ({ runId, ...processesJson(run) }));

@@ -40,10 +40,10 @@ async function checkAnchor(): Promise<Check> {
     if (self.identity.uniqueId === null)
       return warn(
         name,
-        `Linux ${release()}: processes have no unique id, so a recorded one needs a second fact`,
+        `Linux ${release()}: processes have no unique id, so a recorded process is identified by other properties too`,
         "Linux 6.9 or newer",
       );
-    return ok(name, `${path} runs; Linux ${release()}, processes are told apart by a unique id`);
+    return ok(name, `${path} runs; Linux ${release()}, processes have a unique id`);
   } catch (error) {
     return bad(name, errorMessage(error));
   }
@@ -54,7 +54,7 @@ async function checkProcessListing(): Promise<Check> {
   if (hidesOtherUsers(await readFile("/proc/self/mounts", "utf8").catch(() => "")))
     return warn(
       name,
-      "/proc is mounted with hidepid: processes of other users are known by number only, and shown as hidden",
+      "/proc is mounted with hidepid: of processes of other users only the pid is known, and they are shown as hidden",
       "mount /proc without hidepid, or with gid= a group of this user",
     );
   const path = `/proc/self/task/${process.pid}/children`;
@@ -153,7 +153,7 @@ export async function checkProcessLimits(): Promise<Check> {
   const files = soft("Max open files");
   const processes = soft("Max processes");
   const numbers = Number(await readFile("/proc/sys/kernel/pid_max", "utf8").catch(() => "0"));
-  const detail = `${formatLimit(files)} open files, ${formatLimit(processes)} processes, numbers up to ${numbers}`;
+  const detail = `${formatLimit(files)} open files, ${formatLimit(processes)} processes, pids up to ${numbers}`;
   if (files < MIN_OPEN_FILES)
     return warn(
       "limits",

@@ -37,18 +37,18 @@ export interface RunChecks {
 
 async function checkLocalGateway({ host, directory }: LocalState): Promise<Check> {
   const id = (await readOwnFile(`${directory.home}/gateway-id`).catch(() => "")).trim();
-  if (id === "") return ok("gateway", "none has ever run here");
+  if (id === "") return ok("gateway", "no gateway has run here yet");
   const found = (await host.listInstances()).find(({ instanceId }) => instanceId === id);
   const waiting = await findWaitingGateway(directory.home);
   if (found?.alive === true && waiting !== null)
-    return warn("gateway", describeWaitingGateway(waiting), "it goes on by itself when the store is back");
+    return warn("gateway", describeWaitingGateway(waiting), "it continues when the store is available again");
   if (found?.alive !== true) return ok("gateway", `${id} is not running`);
   const located = await locateGateway(directory.home);
   if (located.kind === "unreachable")
     return warn(
       "gateway",
       describeUnreachable(directory.home, located.gateway),
-      "holdfast gateway restart replaces it; its runs go on",
+      "holdfast gateway restart replaces it; its runs continue",
     );
   return ok("gateway", `${id} is running`);
 }
@@ -69,7 +69,7 @@ async function checkInstances({ host, directory }: LocalState): Promise<Check> {
   return warn(
     name,
     `${detail}; ${unknown.length} run directories without a record: ${unknown.slice(0, 5).join(", ")}`,
-    "a gateway gives them one, and takes up what lives: holdfast gateway run",
+    "a gateway creates the records and takes over live runs: holdfast gateway run",
   );
 }
 
@@ -78,7 +78,7 @@ async function checkOpenRuns({
   directory,
 }: LocalState): Promise<{ readonly check: Check; readonly processes: RunChecks["processes"] }> {
   const name = "runs";
-  const nobody = new Map<string, RunProcesses>();
+  const none = new Map<string, RunProcesses>();
   try {
     await using store = await openStoreForReading(directory.storePath);
     const stateId = await readStateId(directory.home);
@@ -89,7 +89,7 @@ async function checkOpenRuns({
             ...(await stateDirectoryFilter(store, host, stateId)),
             states: OPEN_RUN_STATES,
           });
-    if (store === null || records.length === 0) return { check: ok(name, "none is open"), processes: nobody };
+    if (store === null || records.length === 0) return { check: ok(name, "none is open"), processes: none };
     const around = await buildReconcileContext(host, { instanceId: "", stateId }, await store.now());
     const examined = await classifyRecords(host, systemClock, around, records);
     const processes = await listLiveProcesses(host, records);
@@ -101,16 +101,16 @@ async function checkOpenRuns({
     const unknown = all.filter((run) => run.unknown !== null).length;
     const owned = `${records.length} open, ${records.length - orphans.length} with an owner`;
     const orphaned = orphans.length === 0 ? "" : `, ${orphans.length} without one`;
-    const unseen = unknown === 0 ? "" : `; of ${unknown} not all processes could be looked at`;
+    const unseen = unknown === 0 ? "" : `; ${unknown} with processes that could not be inspected`;
     const detail = `${owned}${orphaned}; ${alive} live processes${unseen}`;
     if (orphans.length === 0 && unknown === 0) return { check: ok(name, detail), processes };
     const remedy =
       orphans.length === 0
-        ? "holdfast runs show <run> says why"
-        : "holdfast gateway run takes them up; holdfast runs cleanup --all-orphans ends them";
+        ? "holdfast runs show <run> shows why"
+        : "holdfast gateway run takes them over; holdfast runs cleanup --all-orphans ends them";
     return { check: warn(name, detail, remedy), processes };
   } catch (error) {
-    return { check: bad(name, errorMessage(error)), processes: nobody };
+    return { check: bad(name, errorMessage(error)), processes: none };
   }
 }
 
@@ -128,12 +128,12 @@ async function checkAnchors({ host }: LocalState): Promise<Check> {
   const runs: RunAddress[] = [];
   for (const { instanceId } of await host.listInstances())
     for (const runId of await host.listRunIds(instanceId).catch(() => [])) runs.push({ instanceId, runId });
-  const asked = await runConcurrently(
+  const probed = await runConcurrently(
     defaults.recoverAtOnce,
     runs.map((run) => async () => ({ run, answers: await anchorAnswers(host, run) })),
   );
-  const silent = asked.filter((each) => each.answers === false).map(({ run }) => run.runId);
-  const answering = asked.filter((each) => each.answers === true).length;
+  const silent = probed.filter((each) => each.answers === false).map(({ run }) => run.runId);
+  const answering = probed.filter((each) => each.answers === true).length;
   if (silent.length === 0) return ok(name, answering === 0 ? "none is running" : `${answering} answer`);
   return warn(
     name,
@@ -164,14 +164,14 @@ export async function checkClock({ storePath }: StateDirectory): Promise<Check> 
     return warn(
       name,
       shared
-        ? "the newest run was started in the future by this clock: it has been set back, or another host's is ahead"
-        : "the newest run was started in the future by this clock: it has been set back",
-      "times shown are off; leases and deadlines are not affected",
+        ? "the newest run started in the future by this clock: the clock was set back, or the clock of another host is ahead"
+        : "the newest run started in the future by this clock: the clock was set back",
+      "displayed times are wrong; leases and deadlines are not affected",
     );
   if (now < Date.UTC(2025, 0))
     return warn(
       name,
-      `the system says it is ${new Date(now).getUTCFullYear()}`,
+      `the system clock is in the year ${new Date(now).getUTCFullYear()}`,
       "set the clock; leases and deadlines are not affected",
     );
   const used = shared

@@ -13,7 +13,7 @@ import { localCopyDirectory } from "../../store/local-copy/run-copy.js";
 import { readUnrestored, type UnrestoredRecord } from "../../store/local-copy/task-copy.js";
 import { checkStore, findStateDirectory, openStoreForReading } from "../../store/open.js";
 import { SCHEMA_VERSION } from "../../store/sql/migrations.js";
-import { formatDuration, formatSize } from "../options/units.js";
+import { formatDuration, formatElapsed, formatSize } from "../options/units.js";
 import { bad, type Check, ok, warn } from "./check.js";
 
 /** With less space, spools and the store's log will soon be full. */
@@ -28,7 +28,7 @@ export async function checkState(): Promise<{
     const directory = await findStateDirectory(home);
     if (directory === null)
       return {
-        checks: [ok("state directory", `${home} does not exist yet; the first run makes it`)],
+        checks: [ok("state directory", `${home} does not exist yet; the first run creates it`)],
         directory,
       };
     return {
@@ -68,16 +68,16 @@ async function checkDiskSpace(home: string): Promise<Check> {
   const free = bavail * bsize;
   const name = "state directory";
   const detail = `${home}, mode ${(mode & 0o777).toString(8).padStart(4, "0")}, ${formatSize(free)} free`;
-  if ((mode & 0o077) !== 0) return warn(name, `${detail}; others can look into it`, `chmod 700 '${home}'`);
+  if ((mode & 0o077) !== 0) return warn(name, `${detail}; other users can read it`, `chmod 700 '${home}'`);
   if (free < MIN_FREE_BYTES)
     return warn(
       name,
-      `${detail}: output is soon dropped or withheld`,
+      `${detail}: soon there is no space for output`,
       "free some space, or set HOLDFAST_HOME to another disk",
     );
   // Some file systems have no fixed number of inodes and report 0 of 0.
   if (files > 0 && ffree < 1_000)
-    return warn(name, `${detail}, but only ${ffree} files can be made`, "remove files on that disk");
+    return warn(name, `${detail}, but only ${ffree} more files can be created`, "remove files on that disk");
   return ok(name, detail);
 }
 
@@ -100,7 +100,7 @@ async function checkStoreContent({ storePath }: StateDirectory): Promise<Check> 
       return warn(
         "store",
         `${detail}; its log has grown to ${formatSize(logBytes)}`,
-        "a reader that never ends holds it; end long-running readers of the store",
+        "end long-running readers of the store: the log cannot shrink while they read",
       );
     if (mostEvents > 2 * defaults.eventsKept) return warn("store", `${detail}: more events than are kept`);
     return ok("store", detail);
@@ -111,7 +111,7 @@ async function checkStoreContent({ storePath }: StateDirectory): Promise<Check> 
 }
 
 const STORE_REPAIR =
-  "stop the gateway, move store.sqlite, store.sqlite-wal and store.sqlite-shm away together, start it again: it makes a new store and takes up every live run from its directory (docs/guides/repair.md)";
+  "stop the gateway, move store.sqlite, store.sqlite-wal and store.sqlite-shm away together, start it again: it creates a new store and takes over every live run from its run directory (docs/guides/repair.md)";
 
 /** Free space below which the disk counts as full: each write needs a few pages in the store's log. */
 const MIN_WRITE_BYTES = 1024 * 1024;
@@ -125,7 +125,7 @@ export async function checkStoreWrites({ home, storePath }: StateDirectory): Pro
     const { writable, refusal, since, backlog, renewalMs } = writes;
     const renewed = `the leases were renewed ${formatDuration(renewalMs)} ago`;
     if (writable) return [ok(STORE_WRITES, `the gateway can write to the store; ${renewed}`)];
-    const forMs = formatDuration(Math.max(0, Date.now() - (since ?? Date.now())));
+    const forMs = formatElapsed(since ?? Date.now());
     return [
       bad(
         STORE_WRITES,
@@ -177,20 +177,23 @@ export async function checkStoreHistory({ home, storePath }: StateDirectory): Pr
     if (store === null) return [];
     const newest = await store.listEvents({ newestFirst: true, limit: EVENT_LIMIT });
     const since = Date.now() - RECENT_MS;
-    const told = newest.filter(
+    const restores = newest.filter(
       (event) =>
         event.type === "reconcile" &&
         event.data.row === "forgotten" &&
         event.data.action === "restore" &&
         event.at >= since,
     );
-    if (told[0] === undefined)
-      return [ok("store history", "no records were lost by a restore or a fail-over lately"), ...lost];
-    const when = new Date(told[0].at).toISOString();
+    if (restores[0] === undefined)
+      return [
+        ok("store history", "no records were lost by a restore or a fail-over in the last 24 hours"),
+        ...lost,
+      ];
+    const when = new Date(restores[0].at).toISOString();
     return [
       warn(
         "store history",
-        `it had gone back in time; ${told.length} records were put back, the last at ${when}`,
+        `the store was rolled back; ${restores.length} records were restored, the last at ${when}`,
         "events, tokens, approvals and agent turns of that time are lost; see Outages in docs/reference/postgres.md, and use synchronous replication if they must not be lost",
       ),
       ...lost,

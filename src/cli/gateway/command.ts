@@ -1,5 +1,5 @@
 import { type Command, Option } from "commander";
-import { asOptionParser, type SetExitCode } from "../options/parsers.js";
+import { asOptionParser, lazyAction, type SetExitCode } from "../options/parsers.js";
 import { parseDuration } from "../options/units.js";
 
 const runExamples = `
@@ -45,7 +45,7 @@ interface RunFlags {
   readonly json?: true;
   readonly quiet?: true;
   readonly wait: boolean;
-  readonly check?: true;
+  readonly check?: boolean;
   readonly listen?: string;
   readonly logLevel?: string;
 }
@@ -81,10 +81,7 @@ export function addGatewayCommand(program: Command, setExitCode: SetExitCode): v
       "Start a gateway in the background, and wait until it answers. Does nothing if one is running.",
     )
     .option("--json", "print its status as JSON")
-    .action(async ({ json }: { readonly json?: true }) => {
-      const { startBackgroundGateway } = await import("./control.js");
-      setExitCode(await startBackgroundGateway(json === true));
-    });
+    .action(lazyAction(setExitCode, () => import("./control.js"), "startBackgroundGateway"));
   gateway
     .command("stop")
     .summary("stop the gateway; leave, drain or terminate its runs")
@@ -103,10 +100,7 @@ export function addGatewayCommand(program: Command, setExitCode: SetExitCode): v
     )
     .option("--json", "print what was done as JSON")
     .addHelpText("after", stopExamples)
-    .action(async (flags: { runs: "leave" | "drain" | "terminate"; wait: number; json?: true }) => {
-      const { stopBackgroundGateway } = await import("./control.js");
-      setExitCode(await stopBackgroundGateway({ runs: flags.runs, waitMs: flags.wait }, flags.json === true));
-    });
+    .action(lazyAction(setExitCode, () => import("./control.js"), "stopBackgroundGateway"));
   gateway
     .command("restart")
     .summary("restart the gateway; its runs continue")
@@ -114,10 +108,7 @@ export function addGatewayCommand(program: Command, setExitCode: SetExitCode): v
       "Stop the gateway and start it again; its runs continue. Config file, store, program and anchor are checked first: if one cannot be used, nothing is stopped. If the new gateway does not start, the former configuration is started again (exit status 3).",
     )
     .option("--json", "print its status as JSON")
-    .action(async ({ json }: { readonly json?: true }) => {
-      const { restartBackgroundGateway } = await import("./restart.js");
-      setExitCode(await restartBackgroundGateway(json === true));
-    });
+    .action(lazyAction(setExitCode, () => import("./restart.js"), "restartBackgroundGateway"));
   gateway
     .command("status", { isDefault: true })
     .summary("show whether a gateway is running, and its state")
@@ -125,10 +116,7 @@ export function addGatewayCommand(program: Command, setExitCode: SetExitCode): v
       "Show whether a gateway is running for this state directory, and its state. Read-only. Exit status 1: none is running; 3: one is running and does not answer.",
     )
     .option("--json", "print JSON")
-    .action(async ({ json }: { readonly json?: true }) => {
-      const { showGatewayStatus } = await import("./control.js");
-      setExitCode(await showGatewayStatus(json === true));
-    });
+    .action(lazyAction(setExitCode, () => import("./control.js"), "showGatewayStatus"));
 }
 
 const gatewaysExamples = `
@@ -153,8 +141,5 @@ export function addGatewaysCommand(program: Command, setExitCode: SetExitCode): 
     .description("List the recorded gateways: host, state, number of open runs. Read-only; needs no gateway.")
     .option("--json", "print a JSON array")
     .addHelpText("after", gatewaysExamples)
-    .action(async ({ json }: { readonly json?: true }) => {
-      const { printGateways } = await import("./control.js");
-      setExitCode(await printGateways(json === true));
-    });
+    .action(lazyAction(setExitCode, () => import("./control.js"), "printGateways"));
 }

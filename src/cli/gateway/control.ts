@@ -6,23 +6,23 @@ import { startGateway } from "../../gateway/start.js";
 import { observeMachineIdentity } from "../../home/machine-identity.js";
 import { packageVersion } from "../../home/package.js";
 import { resolveHome } from "../../home/state-directory.js";
-import { type GatewayWithStatus, listGatewaysWithStatus } from "../../store/gateways/queries.js";
+import type { GatewayWithStatus } from "../../store/gateways/queries.js";
 import { findStateDirectory, openStateDirectory, openStoreForReading } from "../../store/open.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { assertOperator, assertOutsideRun, requesterToken } from "../client/connect.js";
 import { type KnownHosts, readKnownHosts } from "../client/run-view.js";
-import { formatDuration } from "../options/units.js";
+import type { JsonFlag } from "../options/parsers.js";
+import { formatElapsed } from "../options/units.js";
 import { exitCodes } from "../print/exit-code.js";
 import { notice } from "../print/stderr.js";
 import { print, toJson } from "../print/stdout.js";
-import { formatTable, terminalWidth } from "../print/table.js";
-import { paletteFor } from "../print/terminal.js";
+import { printTable } from "../print/table.js";
 import { printStopOutcome, stopExitCode } from "../stop/stop-run.js";
 import { type GatewayStopResult, stopGateway, stopGatewayWithRuns } from "./stop.js";
 
 type GatewayStatusAnswer = ResponseOf<"status">;
 
-export async function startBackgroundGateway(json: boolean): Promise<number> {
+export async function startBackgroundGateway({ json = false }: JsonFlag): Promise<number> {
   assertOutsideRun("started");
   const { home } = await openStateDirectory(resolveHome());
   const { status, started } = await startGateway(home);
@@ -31,10 +31,15 @@ export async function startBackgroundGateway(json: boolean): Promise<number> {
   return 0;
 }
 
-export async function stopBackgroundGateway(policy: ShutdownPolicy, json: boolean): Promise<number> {
+interface StopFlags extends JsonFlag {
+  readonly runs: ShutdownPolicy["runs"];
+  readonly wait: number;
+}
+
+export async function stopBackgroundGateway({ runs, wait, json = false }: StopFlags): Promise<number> {
   assertOperator("stop the gateway");
-  if (policy.runs === "terminate") return stopGatewayAndRuns(json);
-  const stopped = await stopGateway(resolveHome(), policy);
+  if (runs === "terminate") return stopGatewayAndRuns(json);
+  const stopped = await stopGateway(resolveHome(), { runs, waitMs: wait });
   if (json) print(toJson(stopResultJson(stopped)));
   else printStopResult(stopped);
   return stopped.kind === "left" ? exitCodes.incomplete : 0;
@@ -100,7 +105,7 @@ function stoppedRunsText({ ended, terminated, left, callers }: ShutdownSummary):
   return `runs: ${parts.join(", ")}${waiting}`;
 }
 
-export async function showGatewayStatus(json: boolean): Promise<number> {
+export async function showGatewayStatus({ json = false }: JsonFlag): Promise<number> {
   const home = resolveHome();
   const found = await locateGateway(home, (await requesterToken(home)) || null);
   switch (found.kind) {
@@ -130,74 +135,65 @@ function unreachableJson({ instanceId, process, listens }: UnreachableGateway): 
   return { reachable: false, listens, instanceId, pid: process?.pid ?? null };
 }
 
-export function gatewayStatusLine({
-  instanceId,
-  pid,
-  home,
-  runs,
-  startedAt,
-  version,
-  listen,
-  storeAway,
-  storeWrites,
-}: GatewayStatusAnswer): string {
-  const since = formatDuration(Math.max(0, Date.now() - startedAt));
+export function gatewayStatusLine(status: GatewayStatusAnswer): string {
+  const { instanceId, pid, home, runs, startedAt, version, listen, storeAway, storeWrites } = status;
   const installed = packageVersion();
   const outdated = installed === version ? "" : ` (restart to use ${installed}: holdfast gateway restart)`;
-  return `gateway ${instanceId} ${version}${outdated}, pid ${pid}, up ${since}, ${runs} open ${runs === 1 ? "run" : "runs"}, state in ${home}${listen === null ? "" : `, listening on ${listen}`}${storeAway === null ? storeWritesText(storeWrites) : `; ${sanitizeLine(storeAway)}`}`;
+  const parts = [
+    `gateway ${instanceId} ${version}${outdated}`,
+    `pid ${pid}`,
+    `up ${formatElapsed(startedAt)}`,
+    `${runs} open ${runs === 1 ? "run" : "runs"}`,
+    `state in ${home}`,
+    ...(listen === null ? [] : [`listening on ${listen}`]),
+  ];
+  return (
+    parts.join(", ") + (storeAway === null ? storeWritesText(storeWrites) : `; ${sanitizeLine(storeAway)}`)
+  );
 }
 
 /** Only for a store that can be read. A gateway of an earlier version does not report it. */
 function storeWritesText(writes: GatewayStatusAnswer["storeWrites"] | undefined): string {
   if (writes === undefined || writes.writable) return "";
   const { since, backlog, refusal } = writes;
-  const forMs = formatDuration(Math.max(0, Date.now() - (since ?? Date.now())));
+  const forMs = formatElapsed(since ?? Date.now());
   return `; the store can be read but not written, for ${forMs}, and ${backlog} ${backlog === 1 ? "write is" : "writes are"} waiting: ${sanitizeLine(refusal ?? "")}`;
 }
 
 /** Reads the store; needs no gateway. */
-export async function printGateways(json: boolean): Promise<number> {
+export async function printGateways({ json = false }: JsonFlag): Promise<number> {
   assertOperator("list the gateways");
   const directory = await findStateDirectory(resolveHome());
   await using store = await openStoreForReading(directory?.storePath ?? null);
   const { bootId } = await observeMachineIdentity(resolveHome());
-  const now = Date.now();
-  const gateways = store === null ? [] : await listGatewaysWithStatus(store, bootId, now);
+  // `gateway status` loads this file too, and needs no database library.
+  const { listGatewaysWithStatus } = await import("../../store/gateways/queries.js");
+  const gateways = store === null ? [] : await listGatewaysWithStatus(store, bootId, Date.now());
   if (json) print(toJson(gateways, 2));
   else if (gateways.length === 0) notice("no gateway has run with this store", "dim");
   else {
     const hosts = await readKnownHosts(store);
-    const width = terminalWidth();
-    print(`${gatewayTable(gateways, now, width, hosts).join("\n")}\n`);
+    printTable(
+      COLUMNS,
+      gateways.map((each) => gatewayRow(each, hosts)),
+    );
   }
   return 0;
 }
 
-export function gatewayTable(
-  gateways: readonly GatewayWithStatus[],
-  now: number,
-  width: number | null,
-  hosts: KnownHosts,
-): string[] {
-  const ago = (at: number): string => `${formatDuration(Math.max(0, now - at))} ago`;
-  const rows = gateways.map((gateway) => [
-    hosts.displayName(gateway.hostId),
-    sanitizeLine(gateway.instanceId),
-    sanitizeLine(gateway.version),
-    gateway.presence,
-    String(gateway.runs),
-    gateway.lastHeardAt === null ? "before its host restarted" : ago(gateway.lastHeardAt),
-    gateway.address === null ? "-" : sanitizeLine(`${gateway.address.host}:${gateway.address.port}`),
-  ]);
-  const head = [
-    "HOST",
-    "GATEWAY",
-    { name: "VERSION", optional: 1 },
-    "STATUS",
-    "RUNS",
-    { name: "LAST SEEN", optional: 2 },
-    "ADDRESS",
-  ];
-  const [first, ...lines] = formatTable(head, rows, width);
-  return [paletteFor(1).bold(first ?? ""), ...lines];
+const COLUMNS = [
+  "HOST",
+  "GATEWAY",
+  { name: "VERSION", optional: 1 },
+  "STATUS",
+  "RUNS",
+  { name: "LAST SEEN", optional: 2 },
+  "ADDRESS",
+];
+
+function gatewayRow(gateway: GatewayWithStatus, hosts: KnownHosts): string[] {
+  const { hostId, instanceId, version, presence, runs, lastHeardAt, address } = gateway;
+  const seen = lastHeardAt === null ? "before its host restarted" : `${formatElapsed(lastHeardAt)} ago`;
+  const where = address === null ? "-" : `${address.host}:${address.port}`;
+  return [hosts.displayName(hostId), instanceId, version, presence, String(runs), seen, where];
 }

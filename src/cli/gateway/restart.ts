@@ -16,6 +16,7 @@ import { resolveHome } from "../../home/state-directory.js";
 import { OPEN_RUN_STATES, type RunRecord } from "../../model/run.js";
 import { findStateDirectory, openStoreForReading } from "../../store/open.js";
 import { assertOperator, assertOutsideRun } from "../client/connect.js";
+import type { JsonFlag } from "../options/parsers.js";
 import { formatDuration } from "../options/units.js";
 import { exitCodes } from "../print/exit-code.js";
 import { notice } from "../print/stderr.js";
@@ -30,19 +31,20 @@ const NAMED_RUNS = 10;
  * Stops the gateway and starts it again. Everything that can be checked is checked before the stop. If the new gateway
  * does not start, one with the former configuration is started.
  */
-export async function restartBackgroundGateway(json: boolean): Promise<number> {
+export async function restartBackgroundGateway(flags: JsonFlag): Promise<number> {
+  const json = flags.json === true;
   assertOperator("restart the gateway");
   assertOutsideRun("restarted");
   const home = resolveHome();
   const former = await locateAfterRebind(home);
   if (former.kind === "none") {
     if (!json) notice("no gateway was running", "dim");
-    return startBackgroundGateway(json);
+    return startBackgroundGateway(flags);
   }
   const wrong = await checkGateway(home);
   if (wrong !== null) {
     notice(
-      `${withoutNothingChanged(wrong.message)}; the gateway was not restarted: it goes on as it is (${pidText(former)})`,
+      `${withoutNothingChanged(wrong.message)}; the gateway was not restarted: it continues unchanged (${pidText(former)})`,
       "red",
     );
     if (json) print(toJson({ running: true, restarted: false, error: wrong.message }));
@@ -112,7 +114,7 @@ async function restoreFormerConfig(
 /** Returns why it did not start, as text. */
 async function startWithFormerConfig(home: string, instanceId: string | null): Promise<StartResult | string> {
   const path = instanceId === null ? "" : savedConfigPath(home, instanceId);
-  if (!existsSync(path)) return "it is not on record";
+  if (!existsSync(path)) return "the former configuration is not recorded";
   try {
     const env = environmentWithConfig(path, await readOwnFile(path), environmentOutsideRuns());
     return await startGateway(home, CLI_MAIN, defaults.gatewayReadyMs, env);

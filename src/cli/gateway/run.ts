@@ -30,7 +30,7 @@ export async function runGateway({
   readonly flags: SettingFlags;
 }): Promise<number> {
   assertOutsideRun("run");
-  const told = awaitStopSignal();
+  const stopSignal = awaitStopSignal();
   const { home } = await openStateDirectory(resolveHome());
   const path = configPath();
   const text = await readConfigFile(path);
@@ -38,7 +38,7 @@ export async function runGateway({
   const log = openLog(home, config.gateway["log-level"]);
   const show = json ? printEventAsJson : quiet ? () => {} : printEventAsText;
   const waiting = new AbortController();
-  void told.then(() => waiting.abort());
+  void stopSignal.then(() => waiting.abort());
   const gateway = await openGateway({
     home,
     config,
@@ -55,13 +55,13 @@ export async function runGateway({
     throw error;
   });
   if (gateway === null) return 0;
-  const taken = await Promise.race([told, gateway.stopRequested, gateway.replaced]);
-  if (taken !== undefined) {
+  const replaced = await Promise.race([stopSignal, gateway.stopRequested, gateway.replaced]);
+  if (replaced !== undefined) {
     // Exit without cleanup: directory, socket and the row in the store belong to the other process.
-    notice(taken.message, "red");
+    notice(replaced.message, "red");
     return exitCodes.failure;
   }
-  if (!json && !quiet) notice("letting go of the runs; once more to leave at once", "dim");
+  if (!json && !quiet) notice("detaching from the runs; a second signal exits at once", "dim");
   void awaitStopSignal().then(() => process.exit(0));
   await gateway.stop();
   return 0;
@@ -107,16 +107,16 @@ function printEventAsText(event: GatewayEvent): void {
       return notice(`${event.runId}: ${event.action}: ${event.why}`, "dim");
     case "retained":
       return notice(
-        `forgot ${runCount(event.records, "ended ")} and the output of ${event.outputs} more, ${event.sessions} closed sessions, ${event.approvals} answered approvals, ${event.messages} old messages`,
+        `deleted ${runCount(event.records, "ended ")} and the output of ${event.outputs} more, ${event.sessions} closed sessions, ${event.approvals} answered approvals, ${event.messages} old messages`,
         "dim",
       );
     case "denied":
-      return notice(`${event.actor} was not shown ${event.what} (${event.rule})`, "dim");
+      return notice(`${event.actor} may not see ${event.what} (${event.rule})`, "dim");
     case "problem":
       return notice(event.cause === "" ? event.message : `${event.message} (${event.cause})`, "yellow");
     case "waiting":
       return notice(
-        `waiting for the store: ${event.why}${event.held === 0 ? "" : ` ${runCount(event.held)} kept meanwhile.`}`,
+        `waiting for the store: ${event.why}${event.held === 0 ? "" : ` ${runCount(event.held)} continue meanwhile.`}`,
         "yellow",
       );
     case "down":

@@ -73,7 +73,7 @@ export async function stopGateway(
       });
       if (await waitUntilGone(home, until)) return { kind: "down", instanceId, done };
       const passed = Math.round((performance.now() - began) / 1_000);
-      const message = `gateway ${instanceId} (pid ${pid}) was told to stop and has not done so within ${passed} s; it may still do so`;
+      const message = `gateway ${instanceId} (pid ${pid}) was requested to stop and is still running after ${passed} s; it may still stop`;
       return { kind: "left", message, gateway: null };
     }
   }

@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-import type { SetExitCode } from "../options/parsers.js";
+import { lazyAction, type SetExitCode } from "../options/parsers.js";
 
 const examples = `
 Channels are tables [channels.<name>] of the config file: webhook, telegram, slack,
@@ -26,10 +26,7 @@ export function addNotifyCommand(program: Command, setExitCode: SetExitCode): vo
     .summary("list channels and their receivers")
     .description("List the channels of the config file and their receivers. Read-only: nothing is sent.")
     .option("--json", "print a JSON array")
-    .action(async ({ json }: { readonly json?: true }) => {
-      const { printChannels } = await import("./channels.js");
-      setExitCode(await printChannels(json === true));
-    });
+    .action(lazyAction(setExitCode, () => import("./channels.js"), "printChannels"));
   notify
     .command("test")
     .summary("send one notification, and print the result")
@@ -37,8 +34,5 @@ export function addNotifyCommand(program: Command, setExitCode: SetExitCode): vo
     .argument("<channel>", "one of `holdfast notify channels`")
     .option("--address <address>", "the receiver within the channel: a chat, a room")
     .option("--json", "print the result as JSON")
-    .action(async (channel: string, flags: { readonly address?: string; readonly json?: true }) => {
-      const { testChannelCommand } = await import("./channels.js");
-      setExitCode(await testChannelCommand(channel, flags.address ?? null, flags.json === true));
-    });
+    .action(lazyAction(setExitCode, () => import("./channels.js"), "testChannelCommand"));
 }

@@ -19,7 +19,7 @@ export const helpConfiguration: HelpConfiguration = {
   },
 };
 
-/** Null: there is no default, or none that says anything. */
+/** Null: there is no default worth showing. */
 function defaultText({ defaultValue, defaultValueDescription, negate }: Option): string | null {
   if (defaultValueDescription !== undefined) return defaultValueDescription;
   if (negate || (typeof defaultValue !== "string" && typeof defaultValue !== "number")) return null;

@@ -43,6 +43,11 @@ export function formatDuration(ms: number): string {
   return `${whole > 0 ? `${whole}${large}` : ""}${rest > 0 || whole === 0 ? `${rest}${small}` : ""}`;
 }
 
+/** The time between two moments; `0ms` if their order is reversed, as after a change of the clock. */
+export function formatElapsed(from: number, to = Date.now()): string {
+  return formatDuration(Math.max(0, to - from));
+}
+
 /** A time in epoch milliseconds: a duration before `now`, or an ISO 8601 date or time. */
 export function parseTime(text: string, now: number): number {
   if (/^\d{4}-\d{2}-\d{2}/.test(text)) {

@@ -26,7 +26,7 @@ export const exitCodes = {
   escape: 120,
   /** The agent's process ended during the turn. */
   interrupted: 121,
-  /** The agent was told to cancel the turn and did not confirm it. */
+  /** The agent did not confirm the cancellation of the turn. */
   cancelUnconfirmed: 122,
   /** The agent answered without the context of the turns before. */
   contextLost: 123,

@@ -124,7 +124,7 @@ export function runEventText(event: RunEvent): string {
     case "output":
       return `${formatSize(event.data.stdout)} stdout, ${formatSize(event.data.stderr)} stderr so far`;
     case "cancel":
-      return `${event.data.reason} by ${event.data.actor || "nobody"} (${event.data.requestId})`;
+      return `${event.data.reason} by ${event.data.actor || "an unknown actor"} (${event.data.requestId})`;
     case "exit":
       return `${event.data.reason}, ${event.data.signal ?? event.data.code ?? "status not known"}, emptiness ${event.data.emptiness}`;
     case "cleanup":
@@ -172,7 +172,7 @@ function commandText(data: Extract<RunEvent, { type: "command" }>["data"]): stri
 }
 
 function adoptText({ actor, pid, from, to }: Extract<RunEvent, { type: "adopt" }>["data"]): string {
-  if (to !== null) return `process ${pid ?? "?"} and all below it became service ${to}, by ${actor}`;
+  if (to !== null) return `process ${pid ?? "?"} and its descendants became service ${to}, by ${actor}`;
   return from === null
     ? `it became a service, by ${actor}`
     : `process ${pid ?? "?"} of ${from} became this service, by ${actor}`;

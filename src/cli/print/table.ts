@@ -10,7 +10,7 @@ export function terminalWidth(): number | null {
 }
 
 /** A column of a table. */
-export interface Column {
+interface Column {
   readonly name: string;
   /** Columns with a number are left out of a narrow table, the lowest number first. */
   readonly optional?: number;
@@ -62,12 +62,13 @@ function padCell(cell: string, width: number): string {
   return cell + " ".repeat(Math.max(0, width - displayWidth(cell)));
 }
 
-/** Prints a table with a bold head, no wider than the terminal, and without characters that a terminal acts on. */
+/** Prints a table with a bold head, without characters that a terminal acts on. By default it is cut to the terminal. */
 export function printTable(
   columns: readonly (Column | string)[],
   rows: readonly (readonly string[])[],
+  width = terminalWidth(),
 ): void {
   const safe = rows.map((row) => row.map(sanitizeLine));
-  const [first = "", ...rest] = formatTable(columns, safe, terminalWidth());
+  const [first = "", ...rest] = formatTable(columns, safe, width);
   print(`${[paletteFor(1).bold(first), ...rest].join("\n")}\n`);
 }

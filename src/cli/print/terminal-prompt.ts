@@ -9,7 +9,7 @@ import { displayWidth } from "../../text/truncate.js";
 import { print } from "./stdout.js";
 
 /** Keys typed before the question are discarded after this time, so that they do not answer it. */
-export const TYPED_AHEAD_MS = 50;
+const TYPED_AHEAD_MS = 50;
 
 /** Rows left free for the prompt and for the question after the last screen. */
 const PROMPT_ROWS = 3;
@@ -63,53 +63,59 @@ function wrapLine(line: string, columns: number): string[] {
   return [...rows, row];
 }
 
-async function waitForEnter(prompt: string, signal?: AbortSignal): Promise<boolean> {
+async function waitForEnter(prompt: string, over?: AbortSignal): Promise<boolean> {
+  const answer = await ask(prompt, { over });
+  if (answer === null) process.stderr.write("\n");
+  return answer !== null;
+}
+
+interface AskOptions {
+  readonly over?: AbortSignal | undefined;
+  /** Called at Ctrl-C. The default ends the question. */
+  readonly onInterrupt?: (end: () => void) => void;
+}
+
+/** Asks on stderr and reads a line from stdin. Null: the question ended without an answer. */
+export async function ask(
+  question: string,
+  { over, onInterrupt = (end) => end() }: AskOptions = {},
+): Promise<string | null> {
   const asking = createInterface({ input: process.stdin, output: process.stderr });
   const closed = once(asking, "close").then(() => null);
-  const interrupted = once(asking, "SIGINT").then(() => null);
+  asking.on("SIGINT", () => onInterrupt(() => asking.close()));
   try {
     await setTimeout(TYPED_AHEAD_MS);
-    const answered = asking.question(prompt, signal === undefined ? {} : { signal }).catch(() => null);
-    const answer = await Promise.race([answered, closed, interrupted]);
-    if (answer === null) process.stderr.write("\n");
-    return answer !== null;
+    // Some versions of Node do not reject the question when the interface is closed.
+    const answered = asking.question(question, over === undefined ? {} : { signal: over }).catch(() => null);
+    return await Promise.race([answered, closed]);
   } finally {
     asking.close();
   }
 }
 
-/** Asks for confirmation. Without a terminal, `--yes` is required. */
+/** The answer to `[y/N/later]`. Null: later. */
+export function verdictIn(answer: string): "allow" | "deny" | null {
+  if (/^l/i.test(answer.trim())) return null;
+  return /^y(es)?$/i.test(answer.trim()) ? "allow" : "deny";
+}
+
+/** Asks for confirmation. Without a terminal, `--yes` is required. Ctrl-C and Ctrl-D are a no. */
 export async function confirm(question: string, yes: boolean): Promise<boolean> {
   if (yes) return true;
   if (!isatty(0) || !isatty(2))
     throw new BadInput(
       "yes",
-      "there is no terminal to ask on; say --yes to go ahead, or --dry-run to look. Nothing was changed",
+      "there is no terminal to confirm on; add --yes to confirm, or --dry-run to preview. Nothing was changed",
     );
-  const asking = createInterface({ input: process.stdin, output: process.stderr });
-  try {
-    // Ctrl-C and Ctrl-D are a no; some versions of Node do not reject the question.
-    const closed = once(asking, "close").then(() => "\n");
-    const answer = await Promise.race([asking.question(`${question} [y/N] `).catch(() => "\n"), closed]);
-    if (answer === "\n") process.stderr.write("\n");
-    return /^y(es)?$/i.test(answer.trim());
-  } finally {
-    asking.close();
-  }
+  const answer = await ask(`${question} [y/N] `);
+  if (answer === null) process.stderr.write("\n");
+  return /^y(es)?$/i.test(answer?.trim() ?? "");
 }
 
 type QuestionPage = Pick<ResponseOf<"showApproval">, "page" | "pages" | "parts" | "digest">;
 
-/** All pages of a question to the operator. `digest` is null if the question does not wait at this gateway. */
-export interface WholeQuestion<First extends QuestionPage> {
-  readonly first: First;
-  readonly parts: QuestionPage["parts"];
-  readonly digest: string | null;
-}
-
-export async function readWholeQuestion<First extends QuestionPage>(
-  read: (page: number) => Promise<First>,
-): Promise<WholeQuestion<First>> {
+/** Reads all pages of a question to the operator. `digest` is null if the question does not wait at this gateway. */
+export async function readWholeQuestion<First extends QuestionPage>(read: (page: number) => Promise<First>) {
   const first = await read(1);
   const parts = [...first.parts];
   let { digest } = first;
@@ -123,7 +129,7 @@ export async function readWholeQuestion<First extends QuestionPage>(
 
 /** The question as lines of text, followed by how to reveal masked secrets and how to answer. `show` and `allow` are subcommands of `command`. */
 export function wholeQuestionLines(
-  { parts, digest }: Pick<WholeQuestion<QuestionPage>, "parts" | "digest">,
+  { parts, digest }: Pick<QuestionPage, "parts" | "digest">,
   command: string,
   id: string,
 ): string[] {

@@ -39,7 +39,7 @@ export interface PsRequest {
   readonly host?: string;
   readonly all?: true;
   readonly watch?: true;
-  readonly json?: true;
+  readonly json?: boolean;
 }
 
 /** A record of a run with what is known about its live processes. */

@@ -1,5 +1,12 @@
 import type { Command } from "commander";
-import { asOptionParser, collectPairs, RUN_ARGUMENT, type SetExitCode } from "../options/parsers.js";
+import {
+  asOptionParser,
+  collectPairs,
+  type JsonFlag,
+  lazyAction,
+  RUN_ARGUMENT,
+  type SetExitCode,
+} from "../options/parsers.js";
 import { parseDuration } from "../options/units.js";
 
 const adoptExamples = `
@@ -35,7 +42,7 @@ export function addServiceCommand(program: Command, setExitCode: SetExitCode): v
     .description("List open services with their health and processes: holdfast ps for services. Read-only.")
     .option("--label <key=value>", "only services with this label (repeatable)", collectPairs)
     .option("--json", "print a JSON array of runs")
-    .action(async (flags: { label?: Record<string, string>; json?: true }) => {
+    .action(async (flags: JsonFlag & { readonly label?: Record<string, string> }) => {
       const { showPs } = await import("../runs/ps.js");
       setExitCode(await showPs({ kind: "service", ...flags }));
     });
@@ -47,11 +54,7 @@ export function addServiceCommand(program: Command, setExitCode: SetExitCode): v
     .option("--keep-timeouts", "keep the timeouts of the task")
     .option("--json", "print the record as JSON")
     .addHelpText("after", adoptExamples)
-    .action(async (wanted: string, flags: { keepTimeouts?: true; json?: true }) => {
-      const { adoptService } = await import("./service.js");
-      const keepTimeouts = flags.keepTimeouts === true;
-      setExitCode(await adoptService({ wanted, keepTimeouts, json: flags.json === true }));
-    });
+    .action(lazyAction(setExitCode, () => import("./service.js"), "adoptService"));
   service
     .command("stop")
     .summary("stop a service; the same as holdfast stop")
@@ -59,7 +62,7 @@ export function addServiceCommand(program: Command, setExitCode: SetExitCode): v
     .argument("<run>", RUN_ARGUMENT)
     .option("--grace <duration>", "time between TERM and KILL", asOptionParser(parseDuration))
     .option("--json", "print the result as JSON")
-    .action(async (wanted: string, flags: { grace?: number; json?: true }) => {
+    .action(async (wanted: string, flags: JsonFlag & { readonly grace?: number }) => {
       const { stopRuns } = await import("../stop/stop-run.js");
       setExitCode(await stopRuns([wanted], flags.grace ?? null, flags.json === true));
     });
@@ -71,8 +74,5 @@ export function addServiceCommand(program: Command, setExitCode: SetExitCode): v
     )
     .option("--print", "print the unit, write nothing")
     .option("--json", "print the path and the unit as JSON")
-    .action(async ({ print, json }: { readonly print?: true; readonly json?: true }) => {
-      const { installService } = await import("./service.js");
-      setExitCode(await installService(print === true, json === true));
-    });
+    .action(lazyAction(setExitCode, () => import("./service.js"), "installService"));
 }

@@ -8,30 +8,38 @@ import { resolveHome } from "../../home/state-directory.js";
 import { openStateDirectory } from "../../store/open.js";
 import { assertOperator, connectOrStart } from "../client/connect.js";
 import { resolveRunId } from "../client/resolve-run.js";
+import type { JsonFlag } from "../options/parsers.js";
 import { notice } from "../print/stderr.js";
 import { print, toJson } from "../print/stdout.js";
 
-export interface AdoptRequest {
-  /** A run, or a process: a number is a process id. */
-  readonly wanted: string;
-  readonly keepTimeouts: boolean;
-  readonly json: boolean;
+interface AdoptFlags extends JsonFlag {
+  readonly keepTimeouts?: boolean;
 }
 
-export function adoptService(request: AdoptRequest): Promise<number> {
-  return /^\d+$/.test(request.wanted) ? adoptProcess(request) : convertRunToService(request);
+/** A number is a process id; anything else names a run. */
+export function adoptService(wanted: string, flags: AdoptFlags): Promise<number> {
+  return /^\d+$/.test(wanted) ? adoptProcess(wanted, flags) : convertRunToService(wanted, flags);
 }
 
-async function convertRunToService({ wanted, keepTimeouts, json }: AdoptRequest): Promise<number> {
+async function convertRunToService(
+  wanted: string,
+  { keepTimeouts = false, json = false }: AdoptFlags,
+): Promise<number> {
   const connection = await connectOrStart();
   const runId = await resolveRunId(connection, wanted);
-  const record = await connection.client.adoptRun({ params: { runId }, body: { keepTimeouts } });
+  const record = await connection.client.adoptRun({
+    params: { runId },
+    body: { keepTimeouts },
+  });
   print(json ? toJson(record) : `${record.runId}\n`);
   if (!json) notice(`it is a service now; \`holdfast service stop ${record.runId}\` stops it`, "dim");
   return 0;
 }
 
-async function adoptProcess({ wanted, keepTimeouts, json }: AdoptRequest): Promise<number> {
+async function adoptProcess(
+  wanted: string,
+  { keepTimeouts = false, json = false }: AdoptFlags,
+): Promise<number> {
   if (keepTimeouts)
     throw new BadInput("option", "a process has no timeouts of its own to keep; nothing was changed");
   assertOperator("take a process out of its run");
@@ -39,16 +47,8 @@ async function adoptProcess({ wanted, keepTimeouts, json }: AdoptRequest): Promi
   const answer = await client.adoptProcess({ params: { pid: wanted } });
   print(json ? toJson(answer) : `${answer.run.runId}\n`);
   for (const warning of answer.warnings) notice(warning, "yellow");
-  if (!json) notice(`process ${wanted} and all below it left ${answer.from}, and are a service now`, "dim");
+  if (!json) notice(`process ${wanted} and its descendants left ${answer.from} and are a service now`, "dim");
   return 0;
-}
-
-/** The parts of a systemd user unit. */
-export interface SystemdUnitOptions {
-  readonly node: string;
-  readonly main: string;
-  /** Its variables. Readable by other users: no secrets. */
-  readonly environment: Readonly<Record<string, string>>;
 }
 
 /**
@@ -56,8 +56,17 @@ export interface SystemdUnitOptions {
  * it can enable controllers for limits (an older systemd ignores it). `KillMode=process` and `OOMPolicy=continue`
  * leave the runs to their anchors when the gateway is stopped, restarted, or killed for lack of memory.
  */
-export function systemdUnit({ node, main, environment }: SystemdUnitOptions): string {
-  const told = Object.entries(environment).map(
+export function systemdUnit({
+  node,
+  main,
+  environment,
+}: {
+  readonly node: string;
+  readonly main: string;
+  /** Readable by other users: no secrets. */
+  readonly environment: Readonly<Record<string, string>>;
+}): string {
+  const variables = Object.entries(environment).map(
     ([name, value]) => `Environment=${quoteForSystemd(`${name}=${value}`)}`,
   );
   return `[Unit]
@@ -68,7 +77,7 @@ StartLimitBurst=10
 [Service]
 Type=exec
 ExecStart=${quoteForSystemd(node)} ${quoteForSystemd(main)} gateway run --quiet
-${told.join("\n")}
+${variables.join("\n")}
 Restart=on-failure
 RestartSec=1
 Delegate=yes
@@ -93,7 +102,7 @@ function quoteForSystemd(word: string): string {
 }
 
 /** The database of the environment, for a unit that does not have that environment and that other users can read. */
-export interface UnitDatabase {
+interface UnitDatabase {
   readonly environment: Readonly<Record<string, string>>;
   /** The file for its URL; null: it is in a file already, or there is none. */
   readonly file: string | null;
@@ -101,7 +110,7 @@ export interface UnitDatabase {
 }
 
 /** The gateway reads the config file itself. */
-export function unitDatabase(env: Readonly<Record<string, string | undefined>>, home: string): UnitDatabase {
+function unitDatabase(env: Readonly<Record<string, string | undefined>>, home: string): UnitDatabase {
   const variable = "HOLDFAST_DATABASE_URL_FILE";
   const url = env["HOLDFAST_DATABASE_URL"] ?? "";
   const named = env[variable] ?? "";
@@ -113,7 +122,7 @@ export function unitDatabase(env: Readonly<Record<string, string | undefined>>, 
   if (problem !== null)
     throw new BadInput(
       "HOLDFAST_DATABASE_URL",
-      `the database's address in HOLDFAST_DATABASE_URL ${problem}; nothing was written`,
+      `the database URL in HOLDFAST_DATABASE_URL ${problem}; nothing was written`,
     );
   const file = join(home, "database-url");
   return {
@@ -129,7 +138,10 @@ export function unitDatabase(env: Readonly<Record<string, string | undefined>>, 
 }
 
 /** Writes the unit, or prints it. Starts nothing: the user decides that. */
-export async function installService(onlyPrint: boolean, json: boolean): Promise<number> {
+export async function installService({
+  print: onlyPrint = false,
+  json = false,
+}: JsonFlag & { readonly print?: boolean }): Promise<number> {
   // A unit outlives every session, and has none of a session's limits.
   assertOperator("install a service");
   if (process.platform !== "linux")
@@ -139,24 +151,18 @@ export async function installService(onlyPrint: boolean, json: boolean): Promise
   const environment = { HOLDFAST_HOME: home, ...unitConfig(process.env), ...database.environment };
   const unit = systemdUnit({ node: process.execPath, main: CLI_MAIN, environment });
   const path = unitPath(process.env);
-  const told = (written: boolean): void =>
-    print(toJson({ path, written, unit, databaseFile: database.file }));
-  if (onlyPrint) {
-    if (json) told(false);
-    else print(unit);
-    return 0;
+  if (!onlyPrint) {
+    await database.save();
+    await mkdir(dirname(path), { recursive: true });
+    await writeFile(path, unit, { mode: 0o644 });
   }
-  await database.save();
-  await mkdir(dirname(path), { recursive: true });
-  await writeFile(path, unit, { mode: 0o644 });
-  if (json) {
-    told(true);
-    return 0;
-  }
+  if (json) print(toJson({ path, written: !onlyPrint, unit, databaseFile: database.file }));
+  else if (onlyPrint) print(unit);
+  if (json || onlyPrint) return 0;
   print(`wrote ${path}\n`);
   if (database.file !== null)
     notice(
-      `the database's address is in ${database.file}, for you alone; for commands, too: database.url-file = ${JSON.stringify(database.file)} in the config file`,
+      `the database URL is in ${database.file}, readable only by you; to use it for commands too, set database.url-file = ${JSON.stringify(database.file)} in the config file`,
       "dim",
     );
   notice("start it: systemctl --user daemon-reload && systemctl --user enable --now holdfast", "dim");
@@ -164,7 +170,7 @@ export async function installService(onlyPrint: boolean, json: boolean): Promise
   return 0;
 }
 
-export function unitPath(env: Readonly<Record<string, string | undefined>>): string {
+function unitPath(env: Readonly<Record<string, string | undefined>>): string {
   const config = env["XDG_CONFIG_HOME"] || join(env["HOME"] ?? "", ".config");
   return join(config, "systemd", "user", "holdfast.service");
 }

@@ -1,18 +1,19 @@
 import { type Command, Option } from "commander";
 import { defaults } from "../../defaults.js";
 import { MESSAGE_DELIVERIES, VISIBILITIES } from "../../model/enums.js";
-import type { ExecEffect, ExecRule, Visibility } from "../../model/session.js";
+import type { ExecEffect, ExecRule } from "../../model/session.js";
 import {
   asOptionParser,
   collectValues,
+  type JsonFlag,
+  lazyAction,
   parseExecRule,
   parsePositiveInteger,
   positiveIntegerUpTo,
   type SetExitCode,
 } from "../options/parsers.js";
 import { parseDuration } from "../options/units.js";
-import type { HistoryFlags, InboxFlags } from "./messages.js";
-import type { ListSessionsFlags, SendMessageFlags, SessionFlags } from "./sessions.js";
+import type { SessionFlags } from "./sessions.js";
 
 const createExamples = `
 A token acts for its session: it sees and controls the session's own runs, and may
@@ -48,14 +49,17 @@ Examples:
   holdfast sessions inbox --acknowledge msg_4k2m8s1x9q0z
 `;
 
-interface CreateFlags {
+interface CreateFlags extends SessionFlags {
   readonly key: string;
   readonly agent?: string;
   readonly parent?: string;
-  readonly visibility?: Visibility;
   readonly sandboxed?: true;
   readonly tokenTtl?: number;
-  readonly json?: true;
+}
+
+interface RotateFlags extends JsonFlag {
+  readonly grace: number;
+  readonly tokenTtl?: number;
 }
 
 const SESSION_ARGUMENT = "its id, or the key of an open session";
@@ -95,8 +99,11 @@ export function addSessionsCommand(program: Command, setExitCode: SetExitCode): 
     )
     .option("--json", "print session and token as JSON")
     .addHelpText("after", createExamples)
-    .action(async ({ key, agent, parent, visibility, sandboxed, tokenTtl, json }: CreateFlags) => {
+    .action(async ({ key, agent, parent, visibility, sandboxed, tokenTtl, ...flags }: CreateFlags) => {
       const { createSession } = await import("./sessions.js");
+      const execRules = rules.map(({ args, ...each }) =>
+        args === undefined ? each : { ...each, args: [...args] },
+      );
       const body = {
         key,
         ...(agent === undefined ? {} : { agentId: agent }),
@@ -104,15 +111,9 @@ export function addSessionsCommand(program: Command, setExitCode: SetExitCode): 
         ...(visibility === undefined ? {} : { visibility }),
         ...(sandboxed === undefined ? {} : { sandboxed }),
         ...(tokenTtl === undefined ? {} : { tokenTtlMs: tokenTtl }),
-        ...(rules.length === 0
-          ? {}
-          : {
-              execRules: rules.map(({ args, ...each }) =>
-                args === undefined ? each : { ...each, args: [...args] },
-              ),
-            }),
+        ...(rules.length === 0 ? {} : { execRules }),
       };
-      setExitCode(await createSession(body, json === true));
+      setExitCode(await createSession(body, flags));
     });
   sessions
     .command("rotate-token")
@@ -132,20 +133,11 @@ export function addSessionsCommand(program: Command, setExitCode: SetExitCode): 
       asOptionParser(parseDuration),
     )
     .option("--json", "print session and token as JSON")
-    .action(
-      async (
-        wanted: string,
-        {
-          grace,
-          tokenTtl,
-          json,
-        }: { readonly grace: number; readonly tokenTtl?: number; readonly json?: true },
-      ) => {
-        const { rotateSessionToken } = await import("./sessions.js");
-        const ttl = tokenTtl === undefined ? {} : { tokenTtlMs: tokenTtl };
-        setExitCode(await rotateSessionToken(wanted, { graceMs: grace, ...ttl }, json === true));
-      },
-    );
+    .action(async (wanted: string, { grace, tokenTtl, ...flags }: RotateFlags) => {
+      const { rotateSessionToken } = await import("./sessions.js");
+      const ttl = tokenTtl === undefined ? {} : { tokenTtlMs: tokenTtl };
+      setExitCode(await rotateSessionToken(wanted, { graceMs: grace, ...ttl }, flags));
+    });
   sessions
     .command("list", { isDefault: true })
     .summary("list open sessions, newest first")
@@ -154,10 +146,7 @@ export function addSessionsCommand(program: Command, setExitCode: SetExitCode): 
     .option("--limit <n>", "list at most n sessions", positiveIntegerUpTo(1_000), 100)
     .addOption(visibilityOption())
     .option("--json", "print a JSON array of records")
-    .action(async (flags: ListSessionsFlags) => {
-      const { printSessions } = await import("./sessions.js");
-      setExitCode(await printSessions(flags));
-    });
+    .action(lazyAction(setExitCode, () => import("./sessions.js"), "printSessions"));
   sessions
     .command("status")
     .summary("show a session: its runs, turn, queue and messages")
@@ -167,10 +156,7 @@ export function addSessionsCommand(program: Command, setExitCode: SetExitCode): 
     .argument("<session>", SESSION_ARGUMENT)
     .addOption(visibilityOption())
     .option("--json", "print JSON")
-    .action(async (wanted: string, flags: SessionFlags) => {
-      const { showSession } = await import("./sessions.js");
-      setExitCode(await showSession(wanted, flags));
-    });
+    .action(lazyAction(setExitCode, () => import("./sessions.js"), "showSession"));
   sessions
     .command("history")
     .summary("print the messages, turns and runs of a session")
@@ -180,10 +166,7 @@ export function addSessionsCommand(program: Command, setExitCode: SetExitCode): 
     .option("--before <n>", "entries before this number", parsePositiveInteger)
     .addOption(visibilityOption())
     .option("--json", "print session, messages, turns and runs as JSON")
-    .action(async (wanted: string, flags: HistoryFlags) => {
-      const { showSessionHistory } = await import("./messages.js");
-      setExitCode(await showSessionHistory(wanted, flags));
-    });
+    .action(lazyAction(setExitCode, () => import("./messages.js"), "showSessionHistory"));
   sessions
     .command("inbox")
     .summary("print messages that wait for a session; --take acknowledges them")
@@ -206,10 +189,7 @@ export function addSessionsCommand(program: Command, setExitCode: SetExitCode): 
     .addOption(visibilityOption())
     .option("--json", "print session and messages, or the acknowledged ids, as JSON")
     .addHelpText("after", inboxExamples)
-    .action(async (wanted: string | undefined, flags: InboxFlags) => {
-      const { showInbox } = await import("./messages.js");
-      setExitCode(await showInbox(wanted, flags));
-    });
+    .action(lazyAction(setExitCode, () => import("./messages.js"), "showInbox"));
   sessions
     .command("send")
     .summary("send a message to a session")
@@ -228,10 +208,7 @@ export function addSessionsCommand(program: Command, setExitCode: SetExitCode): 
     )
     .addOption(visibilityOption())
     .option("--json", "print the message as JSON")
-    .action(async (wanted: string, text: string, flags: SendMessageFlags) => {
-      const { sendSessionMessage } = await import("./sessions.js");
-      setExitCode(await sendSessionMessage(wanted, text, flags));
-    });
+    .action(lazyAction(setExitCode, () => import("./sessions.js"), "sendSessionMessage"));
   sessions
     .command("close")
     .alias("end")
@@ -239,8 +216,5 @@ export function addSessionsCommand(program: Command, setExitCode: SetExitCode): 
     .description("Close a session. Its tokens end, its approvals expire, its runs continue.")
     .argument("<session>", SESSION_ARGUMENT)
     .option("--json", "print what was done as JSON")
-    .action(async (wanted: string, { json }: { readonly json?: true }) => {
-      const { closeSessionCommand } = await import("./sessions.js");
-      setExitCode(await closeSessionCommand(wanted, json === true));
-    });
+    .action(lazyAction(setExitCode, () => import("./sessions.js"), "closeSessionCommand"));
 }

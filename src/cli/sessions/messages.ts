@@ -19,7 +19,10 @@ export interface HistoryFlags extends SessionFlags {
 
 type SessionHistory = ResponseOf<"sessionHistory">;
 
-export async function showSessionHistory(wanted: string, { json, ...query }: HistoryFlags): Promise<number> {
+export async function showSessionHistory(
+  wanted: string,
+  { json = false, ...query }: HistoryFlags,
+): Promise<number> {
   const params = sessionParams(wanted);
   await using reader = await openReadClient();
   const answer = await reader.client.sessionHistory({ params, query });
@@ -28,8 +31,9 @@ export async function showSessionHistory(wanted: string, { json, ...query }: His
     ...answer.turns.map(({ place }) => place),
   ]);
   const first = Math.min(...places);
-  if (json === true) print(toRecordJson(answer));
-  else if (places.size + answer.runs.length === 0) notice("nothing was said in it", "dim");
+  if (json) print(toRecordJson(answer));
+  else if (places.size + answer.runs.length === 0)
+    notice("the session has no messages, turns or runs", "dim");
   else {
     if (first > 1 && places.size === query.limit) notice(`there may be more: --before ${first}`, "dim");
     print(historyEntries(answer).join("\n"));
@@ -51,7 +55,7 @@ function historyEntries({ messages, turns, runs }: SessionHistory): string[] {
   return entries.toSorted((one, other) => one.at - other.at).map(({ text }) => text);
 }
 
-export function messageText({ seq, role, actor, text, at }: SessionMessage, where: string): string {
+function messageText({ seq, role, actor, text, at }: SessionMessage, where: string): string {
   const head = `#${seq} ${role}, ${sanitizeLine(actor)}, ${new Date(at).toISOString()}`;
   return `${paletteFor(1).bold(`${head}${where}`)}\n${sanitizeText(text).trimEnd()}\n`;
 }
@@ -62,15 +66,16 @@ function deliveryText(
 ): string {
   if (turnId === null) {
     if (deliveredAt !== null) return "";
-    const before = inVain === 0 ? "" : `; told ${inVain === 1 ? "once" : `${inVain} times`}, not answered`;
+    const before =
+      inVain === 0 ? "" : `; delivered ${inVain === 1 ? "once" : `${inVain} times`}, not answered`;
     return deliver === "wake" ? " (waits)" : ` (waits for the next turn${before})`;
   }
   const turn = turns.find((each) => each.turnId === turnId);
   const name = turn === undefined ? turnId : `#${turn.place}`;
-  if (deliveredAt !== null) return ` (told with ${name})`;
+  if (deliveredAt !== null) return ` (delivered with ${name})`;
   return turn?.state === "ended"
     ? ` (not delivered: ${name} was ${turn.outcome})`
-    : ` (on its way with ${name})`;
+    : ` (being delivered with ${name})`;
 }
 
 function runText({ runId, state, command, createdAt, exit }: SessionHistory["runs"][number]): string {
@@ -97,39 +102,42 @@ export async function showInbox(
 ): Promise<number> {
   assertExclusiveFlags(take, acknowledge);
   if (wanted === undefined && sessionToken() === null)
-    throw new BadInput("session", "say whose; only with a session's HOLDFAST_TOKEN it may be left out");
+    throw new BadInput("session", "name a session; only with a session's HOLDFAST_TOKEN it can be left out");
   if (acknowledge.length > 0) return acknowledgeMessages(wanted, acknowledge, flags);
   if (take === true) return takeMessages(wanted, flags);
   await using reader = await openReadClient();
-  const { json, ...query } = flags;
+  const { json = false, ...query } = flags;
   const inbox = await reader.client.sessionInbox({
     params: await namedOrOwnSession(wanted, reader.client),
     query,
   });
   print(inboxText(inbox, json));
-  if (json !== true) noticeRest(inbox);
+  if (!json) noticeRest(inbox);
   return 0;
 }
 
 /** Prints first: a message that could not be printed is not acknowledged. */
-async function takeMessages(wanted: string | undefined, { json, ...query }: ReadFlags): Promise<number> {
+async function takeMessages(
+  wanted: string | undefined,
+  { json = false, ...query }: ReadFlags,
+): Promise<number> {
   const { client } = await connectOrStart();
   const params = await namedOrOwnSession(wanted, client);
   const inbox = await client.sessionInbox({ params, query });
-  printRequired(inboxText(inbox, json), "nothing was acknowledged, and all of it goes on waiting");
+  printRequired(inboxText(inbox, json), "nothing was acknowledged; all messages still wait");
   const ids = inbox.messages.map(({ id }) => id);
   const { acknowledged } =
     ids.length === 0 ? { acknowledged: [] } : await client.acknowledgeInbox({ params, body: { ids } });
   const others = ids.length - acknowledged.length;
-  if (others > 0) notice(`${others} of them had been taken by another meanwhile`, "dim");
-  if (json !== true) noticeRest(inbox);
+  if (others > 0) notice(`${others} of them were acknowledged by another reader meanwhile`, "dim");
+  if (!json) noticeRest(inbox);
   return 0;
 }
 
 async function acknowledgeMessages(
   wanted: string | undefined,
   ids: readonly string[],
-  { json }: SessionFlags,
+  { json = false }: SessionFlags,
 ): Promise<number> {
   const none = ids.find((id) => !/^msg_[0-9a-z]{12}$/.test(id));
   if (none !== undefined) throw new NotFound(`message ${none.slice(0, 200)}; nothing was acknowledged`);
@@ -139,32 +147,29 @@ async function acknowledgeMessages(
     body: { ids: [...ids] },
   });
   const { acknowledged } = answer;
-  print(json === true ? toRecordJson(answer) : acknowledged.map((id) => `${id} is acknowledged\n`).join(""));
+  print(json ? toRecordJson(answer) : acknowledged.map((id) => `${id} is acknowledged\n`).join(""));
   for (const id of ids)
-    if (!acknowledged.includes(id)) notice(`${id} does not wait here, or not any more`, "dim");
+    if (!acknowledged.includes(id)) notice(`${id} does not wait for this session, or no longer`, "dim");
   return 0;
 }
 
 function assertExclusiveFlags(take: true | undefined, acknowledge: readonly string[]): void {
   if (take === true && acknowledge.length > 0)
-    throw new BadInput(
-      "take",
-      "it is about what was not read yet; leave out --acknowledge. Nothing was done",
-    );
+    throw new BadInput("take", "--take and --acknowledge exclude each other; nothing was done");
 }
 
-function inboxText({ session, messages, more }: Inbox, json: true | undefined): string {
-  return json === true
+function inboxText({ session, messages, more }: Inbox, json: boolean): string {
+  return json
     ? toRecordJson({ session, messages, more })
     : messages.map((message) => messageText(message, ` (${message.id})`)).join("\n");
 }
 
 function noticeRest({ messages, more }: Inbox): void {
-  if (messages.length === 0) notice("nothing waits for it", "dim");
-  else if (more) notice("there is more", "dim");
+  if (messages.length === 0) notice("no messages wait for the session", "dim");
+  else if (more) notice("there are more messages", "dim");
 }
 
-/** The session itself, if it asks without naming one. */
+/** Without a name, the session of the token. */
 async function namedOrOwnSession(
   wanted: string | undefined,
   client: Pick<GatewayClient, "listSessions">,

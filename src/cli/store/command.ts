@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-import type { SetExitCode } from "../options/parsers.js";
+import { lazyAction, type SetExitCode } from "../options/parsers.js";
 
 const examples = `
 A store is the path of a SQLite file, or the URL of a PostgreSQL database: env:NAME
@@ -49,10 +49,7 @@ export function addStoreCommand(program: Command, setExitCode: SetExitCode): voi
     .description("Open a store, check it, and count its records. Read-only. Exit status 1: it is damaged.")
     .argument("[store]", "its path, env:NAME or url-file:PATH; default: the store in use")
     .option("--json", "print JSON")
-    .action(async (place: string | undefined, { json }: { readonly json?: true }) => {
-      const { printStoreCheck } = await import("./store.js");
-      setExitCode(await printStoreCheck(place ?? null, json === true));
-    });
+    .action(lazyAction(setExitCode, () => import("./store.js"), "printStoreCheck"));
   store
     .command("migrate")
     .summary("apply pending migrations to the tables of a store")
@@ -63,12 +60,7 @@ export function addStoreCommand(program: Command, setExitCode: SetExitCode): voi
     .option("--check", "only list pending migrations")
     .option("--json", "print JSON")
     .addHelpText("after", migrateHelp)
-    .action(async (place: string | undefined, flags: { readonly check?: true; readonly json?: true }) => {
-      const { migrateStore } = await import("./store.js");
-      setExitCode(
-        await migrateStore(place ?? null, { check: flags.check === true, json: flags.json === true }),
-      );
-    });
+    .action(lazyAction(setExitCode, () => import("./store.js"), "migrateStore"));
   store
     .command("copy")
     .summary("copy all records to another store")
@@ -77,8 +69,5 @@ export function addStoreCommand(program: Command, setExitCode: SetExitCode): voi
     .requiredOption("--to <store>", "its path, env:NAME or url-file:PATH; created if it does not exist")
     .option("--json", "print what was copied as JSON")
     .addHelpText("after", examples)
-    .action(async (flags: { readonly from: string; readonly to: string; readonly json?: true }) => {
-      const { copyStoreRecords } = await import("./store.js");
-      setExitCode(await copyStoreRecords({ ...flags, json: flags.json === true }));
-    });
+    .action(lazyAction(setExitCode, () => import("./store.js"), "copyStoreRecords"));
 }

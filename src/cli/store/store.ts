@@ -1,4 +1,3 @@
-import { isatty } from "node:tty";
 import { databaseUrl } from "../../config/database-url.js";
 import { NotFound } from "../../errors.js";
 import { resolveHome } from "../../home/state-directory.js";
@@ -13,14 +12,15 @@ import { checkStoreAt, findStateDirectory, migrateStoreAt, migrationStatusAt } f
 import type { MigrationStatus } from "../../store/sql/migrations.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { assertOperator } from "../client/connect.js";
+import type { JsonFlag } from "../options/parsers.js";
 import { exitCodes } from "../print/exit-code.js";
 import { notice } from "../print/stderr.js";
 import { print, toJson } from "../print/stdout.js";
-import { formatTable } from "../print/table.js";
-import { paletteFor } from "../print/terminal.js";
+import { printTable } from "../print/table.js";
+import { isCapableTerminal, ProgressLine } from "../print/terminal.js";
 
 /** The store that an argument names. */
-export async function parseNamedStore(word: string): Promise<StoreLocation> {
+async function parseNamedStore(word: string): Promise<StoreLocation> {
   if (showsPassword(word)) {
     // Process lists show this title instead of the URL.
     process.title = "holdfast store";
@@ -33,95 +33,83 @@ export async function parseNamedStore(word: string): Promise<StoreLocation> {
 }
 
 /** The store that commands use by default. Null: no database is configured and there is no state directory yet. */
-export async function storeInUse(): Promise<StoreLocation | null> {
+async function storeInUse(): Promise<StoreLocation | null> {
   const url = await databaseUrl();
   if (url !== null) return { kind: "postgres", url };
   const directory = await findStateDirectory(resolveHome());
   return directory === null ? null : { kind: "sqlite", path: directory.storePath };
 }
 
-export async function printStoreCheck(wanted: string | null, json: boolean): Promise<number> {
-  const location = wanted === null ? await storeInUse() : await parseNamedStore(wanted);
+export async function printStoreCheck(
+  wanted: string | undefined,
+  { json = false }: JsonFlag,
+): Promise<number> {
+  const location = wanted === undefined ? await storeInUse() : await parseNamedStore(wanted);
   const found = location === null ? null : await checkStoreAt(location);
   const name = location === null ? resolveHome() : storeLocationName(location);
-  if (wanted !== null && found === null) throw new NotFound(`store at ${name}`);
+  if (wanted !== undefined && found === null) throw new NotFound(`store at ${name}`);
   if (json) print(toJson({ store: name, ...found, exists: found !== null }, 2));
   else if (found === null) print(`${sanitizeLine(name)} has no records yet\n`);
   else {
     const { schema, damage, runs, events } = found;
     const state = damage === null ? "can be used" : `is damaged: ${damage}`;
-    print(
-      sanitizeLine(
-        `${name} ${state}; schema ${schema}, ${runs.open} open and ${runs.ended} ended runs, ${events} events`,
-      ) + "\n",
-    );
+    const counts = `schema ${schema}, ${runs.open} open and ${runs.ended} ended runs, ${events} events`;
+    print(`${sanitizeLine(`${name} ${state}; ${counts}`)}\n`);
   }
   return (found?.damage ?? null) === null ? 0 : exitCodes.refused;
 }
 
-export interface CopyFlags {
+interface CopyFlags extends JsonFlag {
   readonly from: string;
   readonly to: string;
-  readonly json: boolean;
 }
 
 export async function copyStoreRecords(flags: CopyFlags): Promise<number> {
   assertOperator("copy a store");
   const [from, to] = await Promise.all([parseNamedStore(flags.from), parseNamedStore(flags.to)]);
-  const progress = isatty(2) ? new CopyProgress() : null;
+  using progress = new ProgressLine(isCapableTerminal(2));
   const tables = await copyStore({
     from,
     to,
     home: resolveHome(),
-    onProgress: (name, rows) => progress?.show(name, rows),
+    onProgress: (name, rows) => progress.show(name, String(rows)),
     onIncomplete: (what) => notice(what, "yellow"),
-  }).finally(() => progress?.end());
+  });
+  progress.clear();
   const names = { from: storeLocationName(from), to: storeLocationName(to) };
-  if (flags.json) {
+  if (flags.json === true) {
     print(toJson({ ...names, tables }, 2));
     return 0;
   }
-  const [head = "", ...lines] = formatTable(
+  printTable(
     ["TABLE", "ROWS", "CHECKSUM"],
     tables.map((each) => [each.table, String(each.rows), each.checksum]),
     null,
   );
   print(
-    `${[paletteFor(1).bold(head), ...lines].map((line) => line.trimEnd()).join("\n")}\ncopied from ${sanitizeLine(names.from)} to ${sanitizeLine(names.to)}; every table has the same rows and checksum on both sides\n`,
+    `copied from ${sanitizeLine(names.from)} to ${sanitizeLine(names.to)}; every table has the same rows and checksum on both sides\n`,
   );
   return 0;
 }
 
-/** One line of a terminal, rewritten with each update. */
-class CopyProgress {
-  #shown = false;
-
-  show(name: string, rows: number): void {
-    this.#shown = true;
-    process.stderr.write(`\r\u001b[K${name}: ${rows}`);
-  }
-
-  end(): void {
-    if (this.#shown) process.stderr.write("\r\u001b[K");
-  }
-}
-
-export interface MigrateFlags {
-  readonly check: boolean;
-  readonly json: boolean;
+interface MigrateFlags extends JsonFlag {
+  readonly check?: boolean;
 }
 
 /** Exit status 1: `check` found pending migrations. */
-export async function migrateStore(wanted: string | null, { check, json }: MigrateFlags): Promise<number> {
+export async function migrateStore(
+  wanted: string | undefined,
+  { check = false, json = false }: MigrateFlags,
+): Promise<number> {
   assertOperator("migrate a store");
-  const location = wanted === null ? await storeInUse() : await parseNamedStore(wanted);
+  const location = wanted === undefined ? await storeInUse() : await parseNamedStore(wanted);
   if (location === null) {
     print(`${sanitizeLine(resolveHome())} has no store yet\n`);
     return 0;
   }
   const before = await migrationStatusAt(location);
   // A mistyped path does not create a file.
-  if (wanted !== null && location.kind === "sqlite" && before.schema === null)
+  if (wanted !== undefined && location.kind === "sqlite" && before.schema === null)
     throw new NotFound(`store at ${storeLocationName(location)}`);
   const due = before.pending.length > 0;
   if (due && !check) await migrateStoreAt(location);

@@ -1,8 +1,6 @@
 import { Argument, type Command, InvalidArgumentError } from "commander";
 import { NOTIFY_POLICIES, TASK_RUNTIMES, TASK_STATUSES } from "../../model/enums.js";
-import type { NotifyPolicy } from "../../model/task.js";
-import { positiveIntegerUpTo, type SetExitCode } from "../options/parsers.js";
-import type { TaskListFilter } from "./tasks.js";
+import { lazyAction, positiveIntegerUpTo, type SetExitCode } from "../options/parsers.js";
 
 const about = `
 A task is the durable record of background work: commands, agents' turns, and work of
@@ -46,12 +44,6 @@ Exit status: 0 no findings, 1 findings.
 
 const TASK_ARGUMENT = "its id, the id of its run, turn or session, or the beginning of one of them";
 
-interface JsonFlag {
-  readonly json?: true;
-}
-
-type ListFlags = TaskListFilter & JsonFlag;
-
 export function addTasksCommand(program: Command, setExitCode: SetExitCode): void {
   const tasks = program
     .command("tasks")
@@ -59,19 +51,6 @@ export function addTasksCommand(program: Command, setExitCode: SetExitCode): voi
     .description("Background work: its status, its result, and its notifications.")
     .addHelpText("after", about);
   tasks.commandsGroup("Read:");
-  addList(tasks, setExitCode);
-  addShow(tasks, setExitCode);
-  addWait(tasks, setExitCode);
-  tasks.commandsGroup("Control:");
-  addNotify(tasks, setExitCode);
-  addCancel(tasks, setExitCode);
-  tasks.commandsGroup("Maintain:");
-  addRetryAndDismiss(tasks, setExitCode);
-  addAudit(tasks, setExitCode);
-  addMaintenance(tasks, setExitCode);
-}
-
-function addList(tasks: Command, setExitCode: SetExitCode): void {
   tasks
     .command("list", { isDefault: true })
     .summary("list tasks, newest first")
@@ -81,13 +60,7 @@ function addList(tasks: Command, setExitCode: SetExitCode): void {
     .option("--session <session>", "only tasks that this session requested or does: its id or key")
     .option("--limit <n>", "list at most n tasks", positiveIntegerUpTo(100_000), 100)
     .option("--json", "print a JSON array of records")
-    .action(async ({ json, ...filter }: ListFlags) => {
-      const { printTasks } = await import("./tasks.js");
-      setExitCode(await printTasks(filter, json === true));
-    });
-}
-
-function addShow(tasks: Command, setExitCode: SetExitCode): void {
+    .action(lazyAction(setExitCode, () => import("./tasks.js"), "printTasks"));
   tasks
     .command("show")
     .summary("show a task: run, result, notifications, history")
@@ -96,13 +69,7 @@ function addShow(tasks: Command, setExitCode: SetExitCode): void {
     )
     .argument("<task>", TASK_ARGUMENT)
     .option("--json", "print JSON")
-    .action(async (wanted: string, { json }: JsonFlag) => {
-      const { showTask } = await import("./tasks.js");
-      setExitCode(await showTask(wanted, json === true));
-    });
-}
-
-function addWait(tasks: Command, setExitCode: SetExitCode): void {
+    .action(lazyAction(setExitCode, () => import("./tasks.js"), "showTask"));
   tasks
     .command("wait")
     .summary("wait until a task has ended, and print its result")
@@ -110,13 +77,8 @@ function addWait(tasks: Command, setExitCode: SetExitCode): void {
     .argument("<task>", TASK_ARGUMENT)
     .option("--json", "print the record when the task has ended")
     .addHelpText("after", waitHelp)
-    .action(async (wanted: string, { json }: JsonFlag) => {
-      const { waitForTask } = await import("./wait.js");
-      setExitCode(await waitForTask(wanted, json === true));
-    });
-}
-
-function addNotify(tasks: Command, setExitCode: SetExitCode): void {
+    .action(lazyAction(setExitCode, () => import("./wait.js"), "waitForTask"));
+  tasks.commandsGroup("Control:");
   tasks
     .command("notify")
     .summary("set when the requester of a task is notified")
@@ -125,13 +87,7 @@ function addNotify(tasks: Command, setExitCode: SetExitCode): void {
     .addArgument(new Argument("<policy>", "when").choices(NOTIFY_POLICIES))
     .option("--json", "print the task as JSON")
     .addHelpText("after", policyHelp)
-    .action(async (wanted: string, policy: NotifyPolicy, { json }: JsonFlag) => {
-      const { setNotifyPolicy } = await import("./control.js");
-      setExitCode(await setNotifyPolicy(wanted, policy, json === true));
-    });
-}
-
-function addCancel(tasks: Command, setExitCode: SetExitCode): void {
+    .action(lazyAction(setExitCode, () => import("./control.js"), "setNotifyPolicy"));
   tasks
     .command("cancel")
     .summary("cancel a task")
@@ -141,13 +97,8 @@ function addCancel(tasks: Command, setExitCode: SetExitCode): void {
     .argument("<task>", TASK_ARGUMENT)
     .option("--json", "print the result as JSON")
     .addHelpText("after", "\nExit status: 0 cancelled, or it had already ended, 3 not stopped yet.\n")
-    .action(async (wanted: string, { json }: JsonFlag) => {
-      const { cancelTaskCommand } = await import("./control.js");
-      setExitCode(await cancelTaskCommand(wanted, json === true));
-    });
-}
-
-function addRetryAndDismiss(tasks: Command, setExitCode: SetExitCode): void {
+    .action(lazyAction(setExitCode, () => import("./control.js"), "cancelTaskCommand"));
+  tasks.commandsGroup("Maintain:");
   const verbs = [
     ["retry", "retryTask", "send undelivered notifications again", "Send"],
     ["dismiss", "dismissTask", "discard undelivered notifications", "Discard"],
@@ -162,26 +113,14 @@ function addRetryAndDismiss(tasks: Command, setExitCode: SetExitCode): void {
       .argument("<task>", TASK_ARGUMENT)
       .option("--json", "print the task and the number of notifications as JSON")
       .addHelpText("after", "\nExit status: 0 done, 1 there is no such notification, or no such task.\n")
-      .action(async (wanted: string, { json }: JsonFlag) => {
-        const { retryOrDismiss } = await import("./control.js");
-        setExitCode(await retryOrDismiss(verb, wanted, json === true));
-      });
-}
-
-function addAudit(tasks: Command, setExitCode: SetExitCode): void {
+      .action(lazyAction(setExitCode, () => import("./control.js"), verb));
   tasks
     .command("audit")
     .summary("list tasks that need the operator's attention")
     .description("List tasks that need the operator's attention, and why. Read-only.")
     .option("--json", "print a JSON array of findings")
     .addHelpText("after", auditCodes)
-    .action(async ({ json }: JsonFlag) => {
-      const { printTaskAudit } = await import("./control.js");
-      setExitCode(await printTaskAudit(json === true));
-    });
-}
-
-function addMaintenance(tasks: Command, setExitCode: SetExitCode): void {
+    .action(lazyAction(setExitCode, () => import("./control.js"), "printTaskAudit"));
   tasks
     .command("maintenance")
     .summary("reconcile tasks with the work behind them")
@@ -190,10 +129,7 @@ function addMaintenance(tasks: Command, setExitCode: SetExitCode): void {
     )
     .option("--apply", "apply the actions")
     .option("--json", "print the actions as JSON")
-    .action(async ({ apply, json }: JsonFlag & { readonly apply?: true }) => {
-      const { maintainTasksCommand } = await import("./control.js");
-      setExitCode(await maintainTasksCommand(apply === true, json === true));
-    });
+    .action(lazyAction(setExitCode, () => import("./control.js"), "maintainTasksCommand"));
 }
 
 /** A list for a query parameter. */

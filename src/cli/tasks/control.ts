@@ -4,6 +4,7 @@ import { processNames } from "../acp/view/texts.js";
 import { assertOperator, connectOrStart } from "../client/connect.js";
 import { wantsNotification, warnNobodyNotified } from "../client/notify-options.js";
 import { openReadClient } from "../client/read-client.js";
+import type { JsonFlag } from "../options/parsers.js";
 import { exitCodes } from "../print/exit-code.js";
 import { notice } from "../print/stderr.js";
 import { print, toJson } from "../print/stdout.js";
@@ -16,7 +17,7 @@ import { type ShownTask, taskParams, taskStatusText } from "./status.js";
 type CancelAnswer = ResponseOf<"cancelTask">;
 
 /** Cancels a task, and waits until its run is gone or its turn has ended. */
-export async function cancelTaskCommand(wanted: string, json: boolean): Promise<number> {
+export async function cancelTaskCommand(wanted: string, { json = false }: JsonFlag): Promise<number> {
   const params = taskParams(wanted);
   let task: ShownTask | null = null;
   const stopped = await new StopCoordinator(null).stop<CancelAnswer>({
@@ -40,8 +41,9 @@ function printGatewayAnswer(answer: CancelAnswer, json: boolean): number {
   else if (outcome === "cancelled") print(`${task.taskId} is cancelled\n`);
   else if (outcome === "ended-before") print(`${task.taskId} had ended before: ${taskStatusText(task)}\n`);
   else {
-    const left = survivors.length === 0 ? "" : `, and these would not go: ${processNames(survivors)}`;
-    notice(`${task.taskId} was told to stop, and has not yet${left}`, "yellow");
+    const left =
+      survivors.length === 0 ? "" : `; these processes survived SIGKILL: ${processNames(survivors)}`;
+    notice(`${task.taskId} was requested to stop and has not stopped yet${left}`, "yellow");
   }
   return outcome === "going-on" ? exitCodes.incomplete : 0;
 }
@@ -53,36 +55,33 @@ function printDirectStop(
   { runs, remark }: Extract<StopResult<CancelAnswer>, { through: "direct" }>,
   json: boolean,
 ): number {
-  const codes = runs.map(({ outcome }) => stopExitCode(outcome.outcome));
-  const code = Math.max(0, ...codes);
+  const code = Math.max(0, ...runs.map(({ outcome }) => stopExitCode(outcome.outcome)));
   if (json) {
     const outcome = code === 0 ? (runs.length === 0 ? "ended-before" : "stopped") : "going-on";
-    print(
-      toJson({ task, outcome, survivors: survivorsOf(runs), through: "direct", runs: runs.map(stopJson) }),
-    );
+    const results = runs.map(({ runId, outcome: result }) => ({ runId, ...result }));
+    print(toJson({ task, outcome, survivors: survivorsOf(runs), through: "direct", runs: results }));
   } else if (runs.length === 0 && task !== null)
     print(`${task.taskId} had ended before: ${taskStatusText(task)}\n`);
   else {
     for (const { runId, outcome } of runs) printStopOutcome(runId, outcome);
-    if (code === 0) print(`nothing of ${task?.taskId ?? wanted} runs any more\n`);
+    if (code === 0) print(`no process of ${task?.taskId ?? wanted} is left\n`);
   }
   printRemark(remark);
   return code;
 }
 
-function stopJson({ runId, outcome }: { readonly runId: string; readonly outcome: object }): object {
-  return { runId, ...outcome };
-}
+const DONE_TEXT = { retryTask: "sent again", dismissTask: "dismissed" } as const;
 
-const DONE_TEXT = { retryTask: "tried again", dismissTask: "dismissed" } as const;
+export const retryTask = (wanted: string, flags: JsonFlag) => retryOrDismiss("retryTask", wanted, flags);
+export const dismissTask = (wanted: string, flags: JsonFlag) => retryOrDismiss("dismissTask", wanted, flags);
 
 /** Retries or discards notifications that could not be delivered. */
-export async function retryOrDismiss(
+async function retryOrDismiss(
   verb: keyof typeof DONE_TEXT,
   wanted: string,
-  json: boolean,
+  { json = false }: JsonFlag,
 ): Promise<number> {
-  assertOperator("decide about messages that could not be delivered");
+  assertOperator("retry or dismiss notifications");
   const params = taskParams(wanted);
   const { client } = await connectOrStart();
   const answer = await client[verb]({ params });
@@ -96,7 +95,11 @@ export async function retryOrDismiss(
   return messages === 0 ? exitCodes.notThere : 0;
 }
 
-export async function setNotifyPolicy(wanted: string, policy: NotifyPolicy, json: boolean): Promise<number> {
+export async function setNotifyPolicy(
+  wanted: string,
+  policy: NotifyPolicy,
+  { json = false }: JsonFlag,
+): Promise<number> {
   const params = taskParams(wanted);
   const { client } = await connectOrStart();
   const answer = await client.notifyTask({ params, body: { policy } });
@@ -110,39 +113,39 @@ export async function setNotifyPolicy(wanted: string, policy: NotifyPolicy, json
 }
 
 /** The maintenance that a gateway does every minute, now and for all tasks; without `apply`, only its plan. */
-export async function maintainTasksCommand(apply: boolean, json: boolean): Promise<number> {
+export async function maintainTasksCommand({
+  apply = false,
+  json = false,
+}: JsonFlag & { readonly apply?: boolean }): Promise<number> {
   assertOperator("maintain tasks");
-  const answer = await (apply ? applyMaintenance() : previewMaintenance());
+  const answer = await maintainTasks(apply);
   const rows = answer.measures.map(({ taskId, act, detail }) => [taskId, act, detail]);
   if (json) print(toJson(answer, 2));
-  else if (rows.length === 0) notice("there is nothing to be done", "dim");
+  else if (rows.length === 0) notice("there is nothing to do", "dim");
   else printTable(["TASK", "MEASURE", "DETAIL"], rows);
   if (!json && rows.length > 0 && !apply) notice("nothing was changed; --apply does it", "dim");
   return 0;
 }
 
-async function applyMaintenance(): Promise<ResponseOf<"maintainTasks">> {
-  const { client } = await connectOrStart();
-  return client.maintainTasks({ body: { apply: true } });
-}
-
-async function previewMaintenance(): Promise<ResponseOf<"maintainTasks">> {
+/** A preview needs no gateway. */
+async function maintainTasks(apply: boolean): Promise<ResponseOf<"maintainTasks">> {
+  if (apply) return (await connectOrStart()).client.maintainTasks({ body: { apply } });
   await using reader = await openReadClient();
-  return await reader.client.maintainTasks({ body: { apply: false } });
+  return await reader.client.maintainTasks({ body: { apply } });
 }
 
 /** Exits with 1 if there are findings, as `doctor` does. */
-export async function printTaskAudit(json: boolean): Promise<number> {
+export async function printTaskAudit({ json = false }: JsonFlag): Promise<number> {
   assertOperator("audit tasks");
   await using reader = await openReadClient();
   const { findings } = await reader.client.auditTasks();
   const rows = findings.map(({ code, taskId, detail }) => [code, taskId, detail]);
   if (json) print(toJson(findings, 2));
-  else if (rows.length === 0) notice("nothing is the matter with any task", "dim");
+  else if (rows.length === 0) notice("there are no findings", "dim");
   else printTable(["FINDING", "TASK", "DETAIL"], rows);
   if (!json && findings.some(({ code }) => code === "delivery_failed"))
     notice(
-      "`holdfast tasks show` says why; `tasks retry` sends it again, `tasks dismiss` gives it up",
+      "`holdfast tasks show` shows why; `tasks retry` sends it again, `tasks dismiss` discards it",
       "dim",
     );
   return rows.length === 0 ? 0 : 1;

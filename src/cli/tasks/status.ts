@@ -53,17 +53,17 @@ export function taskEventText({ type, data }: ShownTaskEvent): string {
     case "progress":
       return word("text");
     case "stalled":
-      return `nothing was heard of it for ${formatDuration(Number(data["silentMs"] ?? 0))}`;
+      return `no event for ${formatDuration(Number(data["silentMs"] ?? 0))}`;
     case "policy":
       return joinParts(`${word("from")} → ${word("to")}`, by);
     case "linked":
       return joinParts(word("runId"), word("turnId"), word("childSessionId"));
     case "missing":
-      return "nobody is known to do it";
+      return "no process is known to work on it";
     case "ended":
       return joinParts(word("outcome") === "blocked" ? "blocked" : word("status"), by);
     case "refused":
-      return `${joinParts(word("said"), word("status"))}: it ${word("why") === "ended" ? "has ended" : "has not begun"}`;
+      return `${joinParts(word("said"), word("status"))}: it ${word("why") === "ended" ? "has ended" : "has not started"}`;
     case "retried":
     case "dismissed":
       return by;

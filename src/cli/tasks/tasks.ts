@@ -4,11 +4,12 @@ import { sanitizeLine, sanitizeText } from "../../text/sanitize.js";
 import { truncateToWidth } from "../../text/truncate.js";
 import type { ReadApi } from "../client/connect.js";
 import { openReadClient } from "../client/read-client.js";
-import { formatDuration } from "../options/units.js";
+import type { JsonFlag } from "../options/parsers.js";
+import { formatDuration, formatElapsed } from "../options/units.js";
 import { notice } from "../print/stderr.js";
 import { print, toJson } from "../print/stdout.js";
 import { printTable } from "../print/table.js";
-import { type Palette, paletteFor } from "../print/terminal.js";
+import { paletteFor } from "../print/terminal.js";
 import { inspectRun } from "../runs/processes.js";
 import { type DisplayField, exitFields, fieldLines, formatTime, processLines } from "../runs/show.js";
 import {
@@ -20,7 +21,7 @@ import {
   taskStatusText,
 } from "./status.js";
 
-export interface TaskListFilter {
+interface TaskListFlags extends JsonFlag {
   /** Statuses separated by commas. */
   readonly status?: string;
   readonly runtime?: string;
@@ -28,17 +29,12 @@ export interface TaskListFilter {
   readonly limit: number;
 }
 
-export async function printTasks(filter: TaskListFilter, json: boolean): Promise<number> {
+export async function printTasks({ json = false, ...filter }: TaskListFlags): Promise<number> {
   await using reader = await openReadClient();
   const { tasks, more } = await readPages(reader.client, filter);
-  const now = Date.now();
   if (json) print(toJson(tasks, 2));
   else if (tasks.length === 0) notice(isUnfiltered(filter) ? "there are no tasks" : "no task matches", "dim");
-  else
-    printTable(
-      COLUMNS,
-      tasks.map((task) => taskRow(task, now)),
-    );
+  else printTable(COLUMNS, tasks.map(taskRow));
   if (more) notice("there may be more tasks; --limit lists more", "dim");
   return 0;
 }
@@ -53,7 +49,7 @@ const COLUMNS = [
   "LAST OUTPUT",
 ];
 
-function isUnfiltered({ status, runtime, session }: TaskListFilter): boolean {
+function isUnfiltered({ status, runtime, session }: TaskListFlags): boolean {
   return status === undefined && runtime === undefined && session === undefined;
 }
 
@@ -63,7 +59,7 @@ const PAGE_LIMIT = 1_000;
 /** Reads page after page: a page has fewer tasks than its limit if the session may not see all of them. */
 async function readPages(
   client: ReadApi,
-  { limit, ...filter }: TaskListFilter,
+  { limit, ...filter }: TaskListFlags,
 ): Promise<{ readonly tasks: readonly ShownTask[]; readonly more: boolean }> {
   const tasks: ShownTask[] = [];
   let cursor: string | null = null;
@@ -77,9 +73,9 @@ async function readPages(
   return { tasks, more: cursor !== null };
 }
 
-function taskRow(task: ShownTask, now: number): readonly string[] {
+function taskRow(task: ShownTask): readonly string[] {
   const { taskId, runtime, delivery, createdAt, label } = task;
-  const age = `${formatDuration(Math.max(0, now - createdAt))} ago`;
+  const age = `${formatElapsed(createdAt)} ago`;
   const notified = delivery === "not_applicable" ? "-" : delivery;
   return [
     taskId,
@@ -107,17 +103,14 @@ function shorten(text: string): string {
 }
 
 /** Everything about a task as text. */
-export function describeTask(
-  { task, events, messages, run, processes, output }: TaskDetails,
-  now: number,
-  palette: Palette,
-): string[] {
+function describeTask({ task, events, messages, run, processes, output }: TaskDetails): string[] {
+  const palette = paletteFor(1);
   const section = (title: string, lines: readonly string[]): string[] =>
     lines.length === 0 ? [] : ["", palette.bold(title), ...lines.map((line) => `  ${line}`)];
   const status = taskStatusColour(task, palette)(taskStatusText(task));
   return [
     `${palette.bold(task.taskId)}  ${status}  ${sanitizeLine(task.label)}`,
-    ...section("task", fieldLines(taskFields(task, now))),
+    ...section("task", fieldLines(taskFields(task))),
     ...section("request", task.text === task.label ? [] : textLines(task.text)),
     ...section("error", task.error === null ? [] : textLines(task.error)),
     ...section("result", task.summary === null ? [] : textLines(task.summary)),
@@ -139,7 +132,7 @@ export function describeTask(
   ];
 }
 
-function taskFields(task: ShownTask, now: number): readonly DisplayField[] {
+function taskFields(task: ShownTask): readonly DisplayField[] {
   const { startedAt, endedAt, lastEventAt, cleanupAfter, heartbeatMs } = task;
   return [
     ["runtime", task.kind === null ? task.runtime : `${task.runtime}, ${task.kind}`],
@@ -154,7 +147,7 @@ function taskFields(task: ShownTask, now: number): readonly DisplayField[] {
     ["ended", endedAt === null ? null : formatTime(endedAt)],
     [
       endedAt === null ? "running for" : "took",
-      startedAt === null ? null : formatDuration(Math.max(0, (endedAt ?? now) - startedAt)),
+      startedAt === null ? null : formatElapsed(startedAt, endedAt ?? undefined),
     ],
     ["progress", endedAt === null ? task.progress : null],
     ["heartbeat", heartbeatMs === null ? null : `every ${formatDuration(heartbeatMs)}`],
@@ -196,21 +189,23 @@ function textLines(text: string): string[] {
 }
 
 /** The last lines of output of a task's command, or why they cannot be read. */
-export type TaskOutput =
-  | { readonly stdout: string; readonly stderr: string; readonly why: null }
-  | { readonly stdout: ""; readonly stderr: ""; readonly why: string };
+interface TaskOutput {
+  readonly stdout: string;
+  readonly stderr: string;
+  readonly why: string | null;
+}
 
 /** A task with the live processes and the last output of its run. */
-export type TaskDetails = ResponseOf<"getTask"> & {
+type TaskDetails = ResponseOf<"getTask"> & {
   readonly processes: RunProcesses | null;
   readonly output: TaskOutput | null;
 };
 
-export async function showTask(wanted: string, json: boolean): Promise<number> {
+export async function showTask(wanted: string, { json = false }: JsonFlag): Promise<number> {
   await using reader = await openReadClient();
   const shown = await readTaskDetails(reader.client, wanted);
   if (json) print(toJson(shown, 2));
-  else print(`${describeTask(shown, Date.now(), paletteFor(1)).join("\n")}\n`);
+  else print(`${describeTask(shown).join("\n")}\n`);
   return 0;
 }
 

@@ -6,6 +6,7 @@ import { sanitizeText } from "../../text/sanitize.js";
 import { connectOrStart } from "../client/connect.js";
 import { openReadClient } from "../client/read-client.js";
 import { ReconnectingStream } from "../client/reconnect.js";
+import type { JsonFlag } from "../options/parsers.js";
 import { formatDuration } from "../options/units.js";
 import { exitCodes } from "../print/exit-code.js";
 import { pendingRecordText } from "../print/run-status.js";
@@ -16,7 +17,7 @@ import { dieBySignal } from "../run/interrupts.js";
 import { type ShownTask, type ShownTaskEvent, taskEventText, taskParams, taskStatusText } from "./status.js";
 
 /** The exit code of a command that has waited for a task. */
-export function taskExitCode({ status, outcome }: Pick<ShownTask, "status" | "outcome">): number {
+function taskExitCode({ status, outcome }: Pick<ShownTask, "status" | "outcome">): number {
   switch (status) {
     case "succeeded":
       return outcome === "blocked" ? exitCodes.incomplete : 0;
@@ -35,7 +36,7 @@ export function taskExitCode({ status, outcome }: Pick<ShownTask, "status" | "ou
 }
 
 /** How a task has ended; its result is printed separately. */
-export function taskEndNotice(task: ShownTask): readonly [message: string, colour: "red" | "yellow" | "dim"] {
+function taskEndNotice(task: ShownTask): readonly [message: string, colour: "red" | "yellow" | "dim"] {
   const { taskId, label, startedAt, endedAt, error, status, outcome } = task;
   const took = startedAt === null || endedAt === null ? "" : ` after ${formatDuration(endedAt - startedAt)}`;
   const why = error === null ? "" : `: ${error.replaceAll(/\s+/g, " ")}`;
@@ -45,7 +46,7 @@ export function taskEndNotice(task: ShownTask): readonly [message: string, colou
 }
 
 /** Waits until a task has ended, over restarts of the gateway. Prints its result to stdout. */
-export async function waitForTask(wanted: string, json: boolean): Promise<number> {
+export async function waitForTask(wanted: string, { json = false }: JsonFlag): Promise<number> {
   const before = await findEndedTask(wanted);
   const { task, pending } =
     before === null
@@ -82,7 +83,7 @@ async function waitUntilEnded(wanted: string, shows: boolean): Promise<WaitResul
   using line = new ProgressLine(shows);
   using _ = onInterrupt(() => {
     line.clear();
-    notice(`not waiting any more; ${taskId} goes on (\`holdfast tasks cancel ${taskId}\` cancels it)`, "dim");
+    notice(`stopped waiting; ${taskId} continues (\`holdfast tasks cancel ${taskId}\` cancels it)`, "dim");
   });
   const stream = new ReconnectingStream<ShownTaskEvent>({
     connection,

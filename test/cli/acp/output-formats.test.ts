@@ -33,7 +33,7 @@ const TURN = scriptedPrompt(
 );
 
 describe("off a terminal", () => {
-  test("text is what the agent says, thoughts in one line, tools where they begin and end", async () => {
+  test("text shows the agent's text, thoughts in one line, and the start and end of tools", async () => {
     const { code, stdout, stderr } = await acp("prompt", "r", TURN);
     expect(stdout).toBe(
       [
@@ -55,7 +55,7 @@ describe("off a terminal", () => {
     expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
   });
 
-  test("thoughts are shown whole when asked for", async () => {
+  test("--thoughts shows thoughts in full", async () => {
     const { stdout } = await acp(
       "prompt",
       "r",
@@ -65,7 +65,7 @@ describe("off a terminal", () => {
     expect(stdout).toBe("one\ntwo\n\nthree\n");
   });
 
-  test("empty lines at the end of a text do not add to those between it and what follows", async () => {
+  test("empty lines at the end of a text do not add up", async () => {
     const done = (id: string) => toolStep(id, "completed", { title: "look", kind: "read" });
     const words = [
       { say: "one\n" },
@@ -81,12 +81,12 @@ describe("off a terminal", () => {
     );
   });
 
-  test("quiet is the answer, and nothing else", async () => {
+  test("quiet prints only the answer", async () => {
     const { code, stdout, stderr } = await acp("prompt", "r", "--format", "quiet", TURN);
     expect({ code, stdout, stderr }).toEqual({ code: 0, stdout: "Let me look.\n Done.\n", stderr: "" });
   });
 
-  test("json is every frame as it came, one object per line", async () => {
+  test("json prints every frame, one object per line", async () => {
     const { code, stdout } = await acp("prompt", "r", "--format", "json", TURN);
     const updates = stdout
       .trimEnd()
@@ -107,7 +107,7 @@ describe("off a terminal", () => {
     expect(code).toBe(0);
   });
 
-  test("--json is the record of the turn", async () => {
+  test("--json prints the record of the turn", async () => {
     const { code, stdout, stderr } = await acp("prompt", "r", "--json", TURN);
     expect(JSON.parse(stdout)).toMatchObject({
       turn: { outcome: "completed", text: "Let me look.\n Done.", toolCalls: [{ id: "a" }, { id: "b" }] },
@@ -115,7 +115,7 @@ describe("off a terminal", () => {
     expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
   });
 
-  test("a prompt can come from stdin, and is refused when there is none", async () => {
+  test("- reads the prompt from stdin; an empty prompt is refused", async () => {
     const { child, finished } = shared.gatewayFixture.start("acp", "prompt", "r", "-");
     child.stdin.end("from afar\n");
     expect(await finished).toMatchObject({ code: 0, stdout: "from afar\n" });
@@ -128,7 +128,7 @@ describe("off a terminal", () => {
   });
 });
 
-test("who watches sees what was asked where its answer begins, not where it began to wait", async () => {
+test("watch shows a prompt where its answer begins, not where it was queued", async () => {
   await openScriptedSession(shared.gatewayFixture, "w");
   const gate = join(shared.gatewayFixture.home, "gate");
   await acp("prompt", "w", "--no-wait", scriptedPrompt({ say: "first" }, { wait: gate }, { say: " done" }));
@@ -142,10 +142,10 @@ test("who watches sees what was asked where its answer begins, not where it bega
   expect(stdout.replace(/^> \[.*/, "> first")).toBe(
     ["> first", "first done", "> second", "second", "> fourth", "fourth"].join("\n\n").concat("\n"),
   );
-  expect(stderr).toContain("the turn is cancelled; it was to be: third\n");
+  expect(stderr).toContain("the turn is cancelled; its prompt was: third\n");
 });
 
-describe("an agent that would take over the terminal", () => {
+describe("an agent that sends control characters", () => {
   const EVIL = "a\u001b[2J\u001b]0;owned\u0007b\u009b31mc\u202ed\u0007\re";
   const HOSTILE = scriptedPrompt(
     { think: EVIL },
@@ -159,16 +159,19 @@ describe("an agent that would take over the terminal", () => {
   // oxlint-disable-next-line no-control-regex -- that is what must not be there
   const CONTROL = /[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u202a-\u202e]/;
 
-  test.each([["text"], ["json"], ["quiet"]])("cannot, as %s", async (format) => {
-    const { code, stdout, stderr } = await acp("prompt", "r", "--format", format, HOSTILE);
-    expect(stdout).not.toMatch(CONTROL);
-    expect(stderr).toBe("");
-    expect(code).toBe(0);
-    if (format === "text") expect(stdout).toContain("\nred\nend\n");
-    if (format === "json") expect(stdout.split("\n").some((line) => saidIn(line) === EVIL)).toBe(true);
-  });
+  test.each([["text"], ["json"], ["quiet"]])(
+    "cannot control the terminal with the format %s",
+    async (format) => {
+      const { code, stdout, stderr } = await acp("prompt", "r", "--format", format, HOSTILE);
+      expect(stdout).not.toMatch(CONTROL);
+      expect(stderr).toBe("");
+      expect(code).toBe(0);
+      if (format === "text") expect(stdout).toContain("\nred\nend\n");
+      if (format === "json") expect(stdout.split("\n").some((line) => saidIn(line) === EVIL)).toBe(true);
+    },
+  );
 
-  test("nor by what is kept of it", async () => {
+  test("cannot control the terminal through its stored text", async () => {
     for (const words of [
       ["history", "r"],
       ["show", "r"],

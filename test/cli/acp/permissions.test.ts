@@ -13,7 +13,7 @@ beforeAll(async () => {
 test.each([
   ["allow", "<yes>", "allowed"],
   ["deny", "<no>", "denied"],
-])("off a terminal it is said where to answer: %s", async (verdict, told, word) => {
+])("without a terminal the command to answer with is shown: %s", async (verdict, told, word) => {
   const { child, finished } = shared.gatewayFixture.start(
     "acp",
     "prompt",
@@ -43,7 +43,7 @@ test.each([
   );
 });
 
-test("who acts for a session cannot answer for the operator", async () => {
+test("a session cannot answer for the operator", async () => {
   const { session, token } = await (await shared.gatewayFixture.client()).openSession({ body: { key: "k" } });
   const { child, finished } = shared.gatewayFixture.startWith(
     { HOLDFAST_TOKEN: token },
@@ -54,7 +54,7 @@ test("who acts for a session cannot answer for the operator", async () => {
   expect(session.key).toBe("k");
 });
 
-test("rules answer without a question, and a denial is shown", async () => {
+test("rules answer without asking, and a denial is shown", async () => {
   const client = await shared.gatewayFixture.client();
   for (const [permissions, told, shown] of [
     ["approve-all", "<yes>", ""],
@@ -67,7 +67,7 @@ test("rules answer without a question, and a denial is shown", async () => {
   }
 });
 
-test("where only the answer is shown, the question is said beside it", async () => {
+test("with --format quiet the request is shown on stderr", async () => {
   const { child, finished } = shared.gatewayFixture.start(
     ...["acp", "prompt", "asks", "--format", "quiet", scriptedPrompt({ ask: "leap" })],
   );
@@ -77,7 +77,7 @@ test("where only the answer is shown, the question is said beside it", async () 
   expect(await finished).toMatchObject({ code: 0, stdout: "<yes>\n" });
 });
 
-test("`permissions show` shows what the title does not, and its digest allows the request", async () => {
+test("show prints what the title does not, and its digest allows the request", async () => {
   const title = `fetch ${"a".repeat(600)} then \u001b[2Kerase`;
   const { child, finished } = shared.gatewayFixture.start(
     "acp",
@@ -100,7 +100,7 @@ test("`permissions show` shows what the title does not, and its digest allows th
   expect((await finished).stdout).toContain("<yes>");
 });
 
-test("an agent is offered the gateway's files and terminals by options, and show says which", async () => {
+test("options offer the gateway's files and terminals to an agent, and show lists them", async () => {
   const command = clientAgent.map((word) => `'${word}'`).join(" ");
   const uses = JSON.stringify([
     ["terminal/create", {}],

@@ -4,24 +4,24 @@ import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { WatchedUpdate } from "../../../src/cli/acp/view/texts.js";
-import { startGateway } from "../../../src/gateway/start.js";
-import { openScriptedSession, scriptedPrompt } from "../../support/agents/scripted-agent.js";
 import { BackgroundGateway } from "../../support/cli/background-gateway.js";
+import { startGateway } from "../../../src/gateway/start.js";
 import { cliPath, waitForText } from "../../support/cli/cli-fixture.js";
+import { openScriptedSession, scriptedPrompt } from "../../support/agents/scripted-agent.js";
 
 const BEFORE = 200;
 const AFTER = 1_000;
 
-describe("a gateway that goes in the middle of a turn", () => {
+describe("a gateway that ends during a turn", () => {
   let directory: string;
   beforeAll(async () => (directory = await mkdtemp(join(tmpdir(), "hf-"))));
   afterAll(() => rm(directory, { recursive: true }));
 
   test.each([
-    ["is killed, and the command starts the next", "SIGKILL"],
-    ["is stopped, and somebody starts the next", "SIGTERM"],
+    ["is killed: the command starts the next", "SIGKILL"],
+    ["is stopped: the command waits for the next", "SIGTERM"],
   ] as const)(
-    "%s: nothing that the agent says is lost or shown twice",
+    "%s, and no text of the agent is lost or shown twice",
     async (_, signal) => {
       await using gatewayFixture = await BackgroundGateway.started();
       await openScriptedSession(gatewayFixture, "r");
@@ -40,7 +40,7 @@ describe("a gateway that goes in the middle of a turn", () => {
       const { pid } = await gatewayFixture.status();
       // oxlint-disable-next-line no-restricted-properties -- its own gateway
       process.kill(pid, signal);
-      // What is said while nobody is there.
+      // The agent writes while no gateway runs.
       await writeFile(gate, "");
       if (signal === "SIGTERM") {
         await waitForText(text.child.stderr, "the gateway was stopped; the agent keeps running");
@@ -52,7 +52,7 @@ describe("a gateway that goes in the middle of a turn", () => {
       expect(stdout).toBe(`${said(BEFORE, "<>")}${said(AFTER, "[]")}\n`);
       expect(code).toBe(0);
 
-      // Whoever watches has seen the same, and the end of it.
+      // A watcher has seen the same, and the end.
       await gatewayFixture.holdfast("acp", "close", "r");
       const lines = (await watch.finished).stdout.trimEnd().split("\n");
       const updates = lines.map((line) => JSON.parse(line) as WatchedUpdate);
@@ -63,7 +63,7 @@ describe("a gateway that goes in the middle of a turn", () => {
     60_000,
   );
 
-  test("is killed at any moment of a prompt: it is asked once, and answered once", async () => {
+  test("is killed at any moment of a prompt: the agent gets the prompt once", async () => {
     await using gatewayFixture = await BackgroundGateway.started();
     await openScriptedSession(gatewayFixture, "r");
     const DELAYS_MS = [150, 450];

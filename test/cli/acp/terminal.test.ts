@@ -53,13 +53,13 @@ async function ended(runId: string): Promise<RunRecord> {
   return gatewayFixture.waitForEnd(runId);
 }
 
-/** A place where the agent waits until the test has seen enough. */
+/** The agent waits here until the test opens it. */
 function gate(name: string): { readonly path: string; readonly open: () => Promise<void> } {
   const path = join(directory, name);
   return { path, open: () => writeFile(path, "") };
 }
 
-test("tools change in their place, and thoughts and plans stay one line", async () => {
+test("tools are updated in place, and thoughts and plans take one line", async () => {
   const [half, all] = [gate("half"), gate("all")];
   const long = `look ${"far and ".repeat(20)}`;
   const prompt = scriptedPrompt(
@@ -97,7 +97,7 @@ test("tools change in their place, and thoughts and plans stay one line", async 
   ]);
 });
 
-test("a tool is one line on the narrowest terminal, too", async () => {
+test("a tool takes one line on a narrow terminal too", async () => {
   const [a, b] = ["漢字", "b"].map((title) => ({ title: `${title} and so on`, kind: "read" }));
   const begun = [toolStep("a", "in_progress", a), toolStep("b", "in_progress", b)];
   const prompt = scriptedPrompt(...begun, toolStep("a", "completed"), toolStep("b", "failed"));
@@ -109,7 +109,7 @@ test("a tool is one line on the narrowest terminal, too", async () => {
   expect((await screen(history)).slice(-2)).toEqual(["✓ read: 漢字 and …", "✗ read: b…  failed"]);
 });
 
-test("there are colours, and none where nobody wants them", async () => {
+test("there are colours, and none with NO_COLOR", async () => {
   const prompt = scriptedPrompt(toolStep("a", "completed", { title: "look", kind: "read" }));
   const { log } = await gatewayFixture.client();
   const written = async (env: Record<string, string>): Promise<string> => {
@@ -125,7 +125,7 @@ test("there are colours, and none where nobody wants them", async () => {
 test.each([
   [["y"], "<yes>", "allowed: execute: rm -rf / (operator)"],
   [[], "<no>", "denied: execute: rm -rf / (operator)"],
-])("a question is asked on the terminal: %j", async (answer, said, line) => {
+])("a permission request is asked on the terminal: %j", async (answer, said, line) => {
   const runId = await terminal(
     {},
     "prompt",
@@ -143,7 +143,7 @@ test.each([
   expect(await screen(runId)).toEqual(expect.arrayContaining([line, `${said} over`]));
 });
 
-test("a question that somebody else answers is asked no more; what happens meanwhile waits", async () => {
+test("a request that another client answers is withdrawn; updates wait meanwhile", async () => {
   const client = await gatewayFixture.client();
   const runId = await terminal({}, "prompt", session, scriptedPrompt({ ask: "leap" }, { say: " over" }));
   await gatewayFixture.waitForScreen(runId, "allow it");
@@ -153,7 +153,7 @@ test("a question that somebody else answers is asked no more; what happens meanw
   expect((await screen(runId)).slice(-2)).toEqual(["allowed: execute: leap (operator)", "<yes> over"]);
 });
 
-test("what was typed before the question is no answer to it", async () => {
+test("input from before the question is ignored", async () => {
   const asked = gate("asked");
   const runId = await terminal(
     {},
@@ -172,7 +172,7 @@ test("what was typed before the question is no answer to it", async () => {
   expect((await screen(runId)).at(-1)).toBe("<no>");
 });
 
-test("Ctrl-C at the question cancels the turn, and the question with it", async () => {
+test("Ctrl-C at the question cancels the turn and its request", async () => {
   const runId = await terminal({}, "prompt", session, scriptedPrompt({ ask: "leap" }));
   await gatewayFixture.waitForScreen(runId, "allow it");
   await type(runId, "C-c");
@@ -182,7 +182,7 @@ test("Ctrl-C at the question cancels the turn, and the question with it", async 
   expect(shown.join("\n")).toContain("the turn is cancelled");
 });
 
-test("Ctrl-C once cancels the turn and waits for its end; the agent stays", async () => {
+test("one Ctrl-C cancels the turn and waits for its end; the agent stays", async () => {
   const client = await gatewayFixture.client();
   const before = (await client.acpShow({ params: { id: session } })).session.runId;
   const runId = await terminal({}, "prompt", session, scriptedPrompt({ say: "up" }, { wait: "/nowhere" }));
@@ -197,9 +197,8 @@ test("Ctrl-C once cancels the turn and waits for its end; the agent stays", asyn
   expect(all).toMatchObject([{ outcome: "cancelled" }]);
 });
 
-test("Ctrl-C twice leaves at once, and the gateway goes on cancelling", async () => {
+test("a second Ctrl-C leaves at once, and the gateway continues to cancel", async () => {
   const client = await gatewayFixture.client();
-  // Deaf: it does not answer a cancel.
   const agent = [
     process.execPath,
     new URL("../../support/agents/programs/misbehaving-agent.mjs", import.meta.url).pathname,
@@ -213,16 +212,16 @@ test("Ctrl-C twice leaves at once, and the gateway goes on cancelling", async ()
   await gatewayFixture.waitForScreen(runId, "cancelling the turn");
   await type(runId, "C-c");
   expect((await ended(runId)).exit).toMatchObject({ code: 130 });
-  expect((await screen(runId)).join(" ")).toMatch(/left; the gateway goes on cancelling the turn/);
+  expect((await screen(runId)).join(" ")).toMatch(/left; the gateway continues to cancel the turn/);
   const { turns: all } = await client.acpShow({ params });
   expect(all).toMatchObject([{ state: "running", cancel: { actor: "operator" } }]);
   await client.kill({ params: { runId: deaf.session.runId ?? "" } });
   await client.acpClose({ params });
 });
 
-test("Ctrl-C while the agent is being started closes the session, however long that would have taken", async () => {
+test("Ctrl-C while the agent starts closes the session", async () => {
   const runId = await terminal({}, "spawn", "--agent-command", "exec sleep 3044", "--name", "slow", "hello");
-  await waitFor("it is being started", async () => {
+  await waitFor("the session exists", async () => {
     const { sessions } = await (await gatewayFixture.client()).acpList({});
     return sessions.some(({ key }) => key === "slow");
   });

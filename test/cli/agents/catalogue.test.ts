@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
-import { agentTable } from "../../../src/cli/agents/agents.js";
+import { agentRow } from "../../../src/cli/agents/agents.js";
 
 const form = { argv: ["mine"], executable: `/opt/${"deep/".repeat(20)}bin/mine` };
-const agent: Parameters<typeof agentTable>[0][number] = {
+const agent: Parameters<typeof agentRow>[0] = {
   id: "mine",
   name: "My own",
   from: "config",
@@ -11,9 +11,13 @@ const agent: Parameters<typeof agentTable>[0][number] = {
   install: null,
 };
 
-test("on a terminal, a long path hides nothing that stands beside it; elsewhere it is whole", () => {
-  const [, narrow = ""] = agentTable([agent], 80);
-  expect(narrow).toMatch(/^mine {3}config {2}(…\S+\/bin\/mine {2}){2}My own$/);
-  const [, whole = ""] = agentTable([agent], null);
-  expect(whole).toContain(form.executable);
+test("on a terminal only the end of a long path is shown, elsewhere the whole path", () => {
+  expect(agentRow(agent, true)).toEqual([
+    "mine",
+    "config",
+    expect.stringMatching(/^….{0,23}\/bin\/mine$/),
+    expect.stringMatching(/^….{0,23}\/bin\/mine$/),
+    "My own",
+  ]);
+  expect(agentRow(agent, false)[2]).toBe(form.executable);
 });

@@ -34,16 +34,16 @@ const judged = (change: Partial<ServerInfo>) => {
   return [checkServer(facts), checkDurability(facts), checkReplication(facts), checkConnections(facts, 9)];
 };
 
-test("a good server is found good", () => {
+test("a good server passes all checks", () => {
   expect(judged({}).map(({ state }) => state)).toEqual(["ok", "ok", "ok", "ok"]);
   expect(judged({})[3]?.detail).toBe(
-    "20 of 97 are used, 18 by Holdfast; a gateway takes up to 9: room for 8 more",
+    "20 of 97 are used, 18 by Holdfast; a gateway uses up to 9: room for 8 more",
   );
 });
 
 test.each([
-  ["database", "bad", "is a stand-by", { standby: true }],
-  ["database", "bad", "the encoding LATIN1", { encoding: "LATIN1" }],
+  ["database", "bad", "a read-only stand-by", { standby: true }],
+  ["database", "bad", "encoding LATIN1", { encoding: "LATIN1" }],
   ["database", "bad", "may not write there", { writable: false }],
   ["database", "warn", "a clock 61000 ms behind", { clockAheadMs: -61_000 }],
   ["database", "warn", "answers in 250.0 ms", { latencyMs: 250 }],
@@ -66,7 +66,7 @@ describe.skipIf(whyNoPostgres !== null)("on a real server", { timeout: 120_000 }
   });
   afterAll(() => running[Symbol.asyncDispose]());
 
-  test("doctor says what it is like, makes nothing there, and never its password", async () => {
+  test("doctor describes the server, creates nothing there and does not print the password", async () => {
     await using cliFixture = await CliFixture.open();
     const database = await running.createDatabase();
     const url = database.url.replace("postgres@", "postgres:hunter2@");
@@ -78,7 +78,7 @@ describe.skipIf(whyNoPostgres !== null)("on a real server", { timeout: 120_000 }
     expect(told["database"]).toMatch(
       /^(ok|warn) postgres database db\d+ at .*: PostgreSQL \d+.*, answers in /,
     );
-    // The test's server is quick, and nobody's.
+    // The settings of the test server.
     expect(told["database disk"]).toMatch(/^warn fsync is off/);
     expect(told["replication"]).toMatch(/^warn synchronous replication is off/);
     expect(told["connections"]).toMatch(/^ok \d+ of 97 are used, 0 by Holdfast; .* room for \d+ more$/);
@@ -110,7 +110,7 @@ describe.skipIf(whyNoPostgres !== null)("on a real server", { timeout: 120_000 }
     expect(asked.stdout).not.toMatch(/^bad/m);
     expect(asked.stdout).toMatch(/^(ok|warn) +database /m);
     expect(asked.stdout).toMatch(/^ok +store +schema \d+, 0 open and 1 ended runs/m);
-    expect(asked.stdout).toMatch(/^ok +connections +how many of 97 are used cannot be told/m);
+    expect(asked.stdout).toMatch(/^ok +connections +the maximum is 97; the number in use is not known/m);
     const shown = await as("holdfast_reader", "runs", "list", "--all", "--json");
     expect(JSON.parse(shown.stdout)).toHaveLength(1);
     expect((await as("holdfast_reader", "events", "--json")).code).toBe(0);
@@ -119,7 +119,7 @@ describe.skipIf(whyNoPostgres !== null)("on a real server", { timeout: 120_000 }
     expect((await as("holdfast_gateway", "doctor")).stdout).toMatch(/^ok +connections +\d+ of 97 are used/m);
   });
 
-  test("doctor finds a database bad on which no gateway would start", async () => {
+  test("doctor reports a database on which no gateway would start", async () => {
     await using cliFixture = await CliFixture.open();
     const database = await running.createDatabase();
     const ask = async (url: string): Promise<string> =>
@@ -128,7 +128,7 @@ describe.skipIf(whyNoPostgres !== null)("on a real server", { timeout: 120_000 }
     const stranger = database.url.replace("postgres@", "stranger@");
     const told = await ask(stranger);
     expect(told).toMatch(/^bad +database .*may not write there/m);
-    expect(told).toMatch(/^ok +connections +how many of 97 are used cannot be told/m);
+    expect(told).toMatch(/^ok +connections +the maximum is 97; the number in use is not known/m);
     expect(told).toMatch(/^ok +clock .*; leases use the database's clock, deadlines the monotonic one$/m);
     await (await database.open())[Symbol.asyncDispose]();
     expect(await ask(stranger)).toMatch(/^bad +database .*may not write there/m);

@@ -19,7 +19,7 @@ async function configured(...words: readonly string[]): Promise<CliResult> {
   return finished;
 }
 
-test("a gateway started by a command is configured by the file, and status says where it listens", async () => {
+test("a gateway started by a command uses the config file, and status prints its address", async () => {
   await writeFile(path, '[gateway]\nlisten = "127.0.0.1:0"\n\n[defaults]\ngrace-ms = 123\n');
   expect(await configured("sessions", "create", "--key", "k")).toMatchObject({ code: 0 });
   const { stdout } = await configured("gateway", "status");
@@ -33,7 +33,7 @@ test("a gateway started by a command is configured by the file, and status says 
   expect(run.policy.graceMs).toBe(123);
 });
 
-test("no gateway starts on a config that cannot be used, and whoever wanted one is told why", async () => {
+test("no gateway starts with an invalid config, and each command that needs one says why", async () => {
   await writeFile(path, '[gateway]\nlisten = "0.0.0.0:7433"\n');
   const why = `${path}, line 2: gateway.listen must be a loopback address with a port`;
   const start = await configured("gateway", "start");

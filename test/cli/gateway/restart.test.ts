@@ -5,11 +5,12 @@ import { fileURLToPath, pathToFileURL } from "node:url";
 import { describe, expect, test } from "vitest";
 import { BackgroundGateway } from "../../support/cli/background-gateway.js";
 import type { CliResult } from "../../support/cli/cli-fixture.js";
+import { RunGate } from "../../support/cli/recovery-fixture.js";
 import { waitFor } from "../../support/wait-for.js";
 
 const refuse = pathToFileURL(fileURLToPath(new URL("children/refuse-gateway.mjs", import.meta.url))).href;
 
-/** A gateway that was started with a config file, and a run that it holds. */
+/** A gateway that was started with a config file, and one of its runs. */
 class Configured extends BackgroundGateway {
   runId = "";
 
@@ -37,7 +38,7 @@ class Configured extends BackgroundGateway {
   }
 }
 
-/** What makes a restart fail, and what is said of it. */
+/** Makes a restart fail. */
 type Fault = (place: Configured) => Promise<NodeJS.ProcessEnv>;
 
 const badConfig: Fault = async ({ config }) => {
@@ -63,14 +64,14 @@ describe.concurrent("gateway restart, when a check fails", { timeout: 60_000 }, 
     if (fault === newerStore) place.sql("delete from holdfast_migrations where id = 9999");
     expect({ code, stdout }, stderr).toEqual({ code: expected, stdout: "" });
     expect(stderr).toContain(why);
-    expect(stderr).toContain(`the gateway was not restarted: it goes on as it is (pid ${pid})`);
+    expect(stderr).toContain(`the gateway was not restarted: it continues unchanged (pid ${pid})`);
     expect(await place.status()).toMatchObject({ pid, ready: true, runs: 1 });
     expect(await place.record(place.runId)).toMatchObject({ state: "running" });
   });
 });
 
 describe.concurrent("gateway restart, when the new gateway does not start", { timeout: 60_000 }, () => {
-  test("starts the former configuration again, and says so", async () => {
+  test("starts the former configuration again, and reports it", async () => {
     await using place = await Configured.begin("[defaults]\ngrace-ms = 123\n");
     const { pid } = await place.status();
     await writeFile(place.config, "[defaults]\ngrace-ms = 456\n");
@@ -91,7 +92,7 @@ describe.concurrent("gateway restart, when the new gateway does not start", { ti
     expect((await readdir(directory)).filter((name) => name.endsWith(".new"))).toEqual([]);
   });
 
-  test("and the former configuration fails too, says that no gateway runs and when the runs end", async () => {
+  test("and the former configuration fails too, reports that no gateway runs and when the runs end", async () => {
     await using place = await Configured.begin("");
     const service = await place.startRun({ argv: ["sleep", "7012"], kind: "service" });
     const { code, stderr } = await place.with({ REFUSE_CONFIG: "*" }, "gateway", "restart");
@@ -103,7 +104,7 @@ describe.concurrent("gateway restart, when the new gateway does not start", { ti
     expect(stderr).not.toContain(service);
     expect(stderr).not.toMatch(/nothing was changed/i);
     expect(await place.record(place.runId)).toMatchObject({ state: "running" });
-    await waitFor("none runs", async () => (await place.holdfast("gateway", "status")).code === 1);
+    await waitFor("no gateway runs", async () => (await place.holdfast("gateway", "status")).code === 1);
   });
 
   test("restores the environment and flags of the former gateway, too", async () => {
@@ -115,5 +116,39 @@ describe.concurrent("gateway restart, when the new gateway does not start", { ti
     expect(code, stderr).toBe(3);
     const { run } = await (await place.client()).exec({ body: { argv: ["true"] } });
     expect(run.policy.graceMs).toBe(321);
+  });
+});
+
+/** Prints `up`, waits for the gate, prints `after` and exits with 7. */
+const inTwoParts = (gate: RunGate): string => `echo up; read line <'${gate.path}'; echo after; exit 7`;
+
+describe.concurrent("gateway restart", () => {
+  test("keeps a live run: its output continues and its exit code is recorded", async () => {
+    await using gatewayFixture = await BackgroundGateway.started();
+    await using gate = await RunGate.create();
+    const runId = await gatewayFixture.startScript(inTwoParts(gate));
+    await gatewayFixture.waitForOutput(runId, "up");
+    const { pid } = await gatewayFixture.status();
+    const { code, stdout } = await gatewayFixture.holdfast("gateway", "restart");
+    expect(code).toBe(0);
+    expect(stdout).toMatch(/ is down; runs: 1 left to their anchors\nstarted: .* 1 open run, state in .*\n$/);
+    expect((await gatewayFixture.status()).pid).not.toBe(pid);
+    await gate.release();
+    expect(await gatewayFixture.holdfast("logs", "-f", runId)).toMatchObject({
+      code: 0,
+      stdout: "up\nafter\n",
+    });
+    expect(await gatewayFixture.waitForEnd(runId)).toMatchObject({
+      exit: { reason: "exit", code: 7 },
+      emptiness: "proven",
+    });
+  });
+
+  test("without a gateway starts one, and says both", async () => {
+    await using gatewayFixture = await BackgroundGateway.open();
+    const { code, stdout, stderr } = await gatewayFixture.holdfast("gateway", "restart");
+    expect({ code, stderr }).toEqual({ code: 0, stderr: "holdfast: no gateway was running\n" });
+    expect(stdout).toMatch(/^started: gateway [^\n]+\n$/);
+    expect(await gatewayFixture.json("gateway", "restart")).toMatchObject({ running: true, started: true });
   });
 });

@@ -9,7 +9,7 @@ const KEY = Buffer.alloc(32, "hush!");
 const SECRET = `whsec_${KEY.toString("base64")}`;
 const TOKEN = `123456:${"hush".repeat(9)}`;
 
-test("channels are listed, checked and tried as they are configured, and no secret is shown anywhere", async () => {
+test("channels are listed, checked and tested as configured, and no secret is printed", async () => {
   await using gatewayFixture = await BackgroundGateway.open();
   const there = await startHttpReceiver();
   const busy = await startHttpReceiver((_, response) =>
@@ -45,7 +45,7 @@ test("channels are listed, checked and tried as they are configured, and no secr
     return done;
   };
 
-  // Read from the file while there is no gateway; none is started for it.
+  // Read from the file: no gateway is started.
   const listed = await holdfast("notify", "channels");
   expect(listed).toMatchObject({ code: 0, stderr: "" });
   expect(listed.stdout).toMatch(/^CHANNEL +KIND +WHERE\nops +webhook +http:\/\/127\.0\.0\.1:\d+\n/);
@@ -79,7 +79,7 @@ test("channels are listed, checked and tried as they are configured, and no secr
   )) as [CliResult, CliResult, CliResult, CliResult, CliResult, CliResult, CliResult, CliResult];
   expect(refused).toMatchObject({ code: 3, stdout: "" });
   expect(refused.stderr).toMatch(
-    /^holdfast: not delivered by busy: 127\.0\.0\.1:\d+ answered 429: later; a notification would be tried again, not before 9 s as the receiver asks\n$/,
+    /^holdfast: not delivered by busy: 127\.0\.0\.1:\d+ answered 429: later; a notification would be retried, not before 9 s as the receiver requests\n$/,
   );
   expect(json).toMatchObject({ code: 3, stderr: "" });
   expect(JSON.parse(json.stdout)).toMatchObject({
@@ -92,17 +92,17 @@ test("channels are listed, checked and tried as they are configured, and no secr
     expect.objectContaining({ chat_id: "7", message_thread_id: 8 }),
   );
   expect(pager.stderr).toMatch(
-    /not delivered by pager: the program exited with 3: \{"type":"task\.terminal".* \(run_\w+\); a notification would be tried again\n$/,
+    /not delivered by pager: the program exited with 3: \{"type":"task\.terminal".* \(run_\w+\); a notification would be retried\n$/,
   );
-  expect(none.stderr).toMatch(/no-such-pager.*; a notification would be tried again\n$/);
+  expect(none.stderr).toMatch(/no-such-pager.*; a notification would be retried\n$/);
   expect(nobody.stderr).toMatch(
-    /neither the notification nor the config has a Telegram chat; trying again cannot help\n$/,
+    /neither the notification nor the config has a Telegram chat; a retry cannot succeed\n$/,
   );
   expect(bell.stderr).toContain("no terminal is attached");
   expect(unknown).toMatchObject({ code: 1, stdout: "" });
   expect(unknown.stderr).toContain("there is no channel opps; holdfast notify channels lists all");
 
-  // A session is no operator: it may send nothing so.
+  // A session may not send.
   const { token } = JSON.parse((await holdfast("sessions", "create", "--key", "k", "--json")).stdout) as {
     token: string;
   };
@@ -111,7 +111,7 @@ test("channels are listed, checked and tried as they are configured, and no secr
   expect(await session.finished).toMatchObject({
     code: 1,
     stdout: "",
-    stderr: expect.stringContaining("only the operator may try a channel"),
+    stderr: expect.stringContaining("only the operator may test a channel"),
   });
   expect(there.received).toHaveLength(1);
 

@@ -9,7 +9,7 @@ function failing(why: string): Disposable {
   };
 }
 
-test("of an error and of what failed after it, the first is told", () => {
+test("the first of several errors is reported", () => {
   const work = (): void => {
     using _first = failing("closed third");
     using _second = failing("closed second");

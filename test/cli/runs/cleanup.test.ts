@@ -163,7 +163,7 @@ describe.concurrent("runs cleanup", () => {
       fixture.holdfast("runs", "cleanup", "--label", "nothing"),
     ]);
     expect(unasked.code).toBe(2);
-    expect(unasked.stderr).toMatch(/^holdfast: there is no terminal to ask on; say --yes[^\n]+\n$/);
+    expect(unasked.stderr).toMatch(/^holdfast: there is no terminal to confirm on; add --yes[^\n]+\n$/);
     expect(scopeless).toMatchObject({ code: 2, stdout: "" });
     expect(scopeless.stderr).toContain("--all-orphans");
     expect(missing).toMatchObject({ code: 1, stderr: "holdfast: no run zzzz\n" });

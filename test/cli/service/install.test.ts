@@ -11,7 +11,7 @@ beforeEach(async () => {
 });
 afterEach(() => cliFixture[Symbol.asyncDispose]());
 
-test("the unit delegates cgroups and leaves the runs alone when the gateway goes", async () => {
+test("the unit delegates cgroups and leaves the runs when the gateway ends", async () => {
   const { code, stdout } = await cliFixture.shell(
     `XDG_CONFIG_HOME=/nowhere holdfast service install --print`,
   );
@@ -27,7 +27,7 @@ test("the unit delegates cgroups and leaves the runs alone when the gateway goes
   expect(stdout).toContain(`"HOLDFAST_HOME=${cliFixture.home}"`);
 });
 
-test("it is written where systemd looks, and says what to do next", async () => {
+test("install writes the unit for systemd and prints the next steps", async () => {
   const config = join(cliFixture.home, "config");
   const { code, stdout, stderr } = await cliFixture.shell(
     `XDG_CONFIG_HOME='${config}' holdfast service install`,
@@ -41,7 +41,7 @@ test("it is written where systemd looks, and says what to do next", async () => 
   expect(await realpath(main)).toBe(await realpath("dist/cli/main.js"));
 });
 
-test("the database's address gets into a file of the user's own, and never into the unit", async () => {
+test("the database URL is written to a file of the user and never to the unit", async () => {
   const config = join(cliFixture.home, "config");
   const url = "postgres://ada:hunter2@db/x";
   const env = `XDG_CONFIG_HOME='${config}' HOLDFAST_CONFIG=own.toml`;
@@ -71,14 +71,14 @@ test("the database's address gets into a file of the user's own, and never into 
   expect(named.stdout).toContain(`Environment="HOLDFAST_DATABASE_URL_FILE=${resolve("address")}"`);
 });
 
-test("odd paths reach systemd as they are", () => {
+test("special characters of paths are quoted for systemd", () => {
   const environment = { HOLDFAST_HOME: "/x\\y/$z" };
   const unit = systemdUnit({ node: '/a "b"/node', main: "/50%/main.js", environment });
   expect(unit).toContain('ExecStart="/a \\"b\\"/node" "/50%%/main.js" gateway run --quiet');
   expect(unit).toContain('Environment="HOLDFAST_HOME=/x\\\\y/$$z"');
 });
 
-test("config check says what is wrong and where; show fills in what is not said", async () => {
+test("config check reports mistakes with their lines; show adds the defaults", async () => {
   await mkdir(cliFixture.home, { recursive: true });
   const path = join(cliFixture.home, "config.toml");
   await writeFile(path, '[[foreign]]\nname = "x"\nmarker = "X_ID"\n');

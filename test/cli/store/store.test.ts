@@ -17,7 +17,7 @@ describe.skipIf(whyNoPostgres !== null)("store", { timeout: 120_000 }, () => {
   });
   afterAll(() => server[Symbol.asyncDispose]());
 
-  test("open runs live through a move to PostgreSQL and back, and end as they really do", async () => {
+  test("open runs survive a copy to PostgreSQL and back, and their real ends are recorded", async () => {
     await using gatewayFixture = await BackgroundGateway.open();
     await using gate = await RunGate.create();
     const url = (await server.createDatabase()).url;
@@ -61,7 +61,7 @@ describe.skipIf(whyNoPostgres !== null)("store", { timeout: 120_000 }, () => {
     await third.kill("SIGTERM");
   });
 
-  test("a password on the command line works, is warned of, and shown nowhere", async () => {
+  test("a password on the command line works with a warning and is not printed", async () => {
     await using cliFixture = await CliFixture.open();
     const database = await server.createDatabase();
     const url = database.url.replace("postgres@", "postgres:hunter2@");
@@ -81,17 +81,17 @@ describe.skipIf(whyNoPostgres !== null)("store", { timeout: 120_000 }, () => {
     expect(JSON.parse(check.stdout)).toMatchObject({ exists: true, runs: { open: 0, ended: 1 } });
   });
 
-  test.skipIf(whyNoTerminal !== null)("on a terminal it says how far it has come", async () => {
+  test.skipIf(whyNoTerminal !== null)("copy shows its progress on a terminal", async () => {
     await using fixture = await RecoveryFixture.open();
     await fixture.holdfast("run", "--", "true");
     const to = join(fixture.home, "other.sqlite");
     const { code, stdout } = await fixture.atTerminal(["store", "copy", "--from", fixture.store, "--to", to]);
     expect(code).toBe(0);
-    expect(stdout).toContain("\u001b[Kruns: 1\u001b[Krun_events: ");
+    expect(stdout).toMatch(/runs: 1[^]*run_events: /);
     expect(stdout).toContain("every table has the same rows and checksum on both sides");
   });
 
-  test("check says what is in the store in use, or that there is nothing", async () => {
+  test("check counts the records of the store in use", async () => {
     await using cliFixture = await CliFixture.open();
     expect((await cliFixture.holdfast("store", "check")).stdout).toMatch(/ has no records yet\n$/);
     await cliFixture.holdfast("run", "--", "true");

@@ -17,7 +17,7 @@ async function atWork(label: string): Promise<string> {
 }
 
 test.skipIf(whyNoTerminal !== null)(
-  "how it is going is seen behind a name of any length; Ctrl-C stops waiting, and nothing else",
+  "progress is shown after a name of any length; Ctrl-C ends only the wait",
   async () => {
     const id = await atWork(`typing${" on".repeat(50)}`);
     const { code, stdout } = await gatewayFixture.atTerminal(
@@ -25,7 +25,7 @@ test.skipIf(whyNoTerminal !== null)(
       ["…: half of it", "\u0003"],
     );
     expect(code).toBe(130);
-    expect(stdout).toContain(`not waiting any more; ${id} goes on`);
+    expect(stdout).toContain(`stopped waiting; ${id} continues`);
     const client = await gatewayFixture.client();
     expect(await client.getTask({ params: { id } })).toMatchObject({ task: { status: "running" } });
   },
@@ -33,11 +33,11 @@ test.skipIf(whyNoTerminal !== null)(
 );
 
 test.skipIf(whyNoTerminal !== null).each([
-  ["is killed, and the command starts the next", "SIGKILL", "the gateway is gone"],
-  // Who stopped it wants it so: the command starts none.
-  ["is stopped, and somebody starts the next", "SIGTERM", "the gateway was stopped"],
+  ["is killed: the command starts the next", "SIGKILL", "the gateway is gone"],
+  // A user stopped it, so the command starts none.
+  ["is stopped: the command waits for the next", "SIGTERM", "the gateway was stopped"],
 ] as const)(
-  "a gateway that %s is waited for, and what happened meanwhile is shown",
+  "a gateway that %s, and what happened meanwhile is shown",
   async (_, signal, said) => {
     const id = await atWork("counting");
     const { pid } = await gatewayFixture.status();
@@ -48,14 +48,13 @@ test.skipIf(whyNoTerminal !== null).each([
     const { code, stdout } = await gatewayFixture.atTerminal(
       ["tasks", "wait", id],
       ["counting: half of it", () => goesOn("two thirds")],
-      // It hears by now what happens.
       // oxlint-disable-next-line no-restricted-properties -- its own gateway
       ["counting: two thirds", async () => process.kill(pid, signal)],
       [
-        `${said}; waiting for the next one`,
+        `${said}; waiting for the next gateway`,
         async () => {
           if (signal === "SIGTERM") await startGateway(gatewayFixture.home, cliPath);
-          await waitFor("there is another gateway", async () =>
+          await waitFor("another gateway is ready", async () =>
             gatewayFixture.status().then(
               (status) => status.ready && status.pid !== pid,
               () => false,
@@ -73,7 +72,7 @@ test.skipIf(whyNoTerminal !== null).each([
       ],
     );
     expect(code).toBe(0);
-    // The line of progress is gone when the result comes.
+    // The progress line is cleared before the result.
     expect(stdout).toMatch(
       /\u001b\[2K(?:\u001b\[\d+m)?holdfast: task_\w+ \(counting\): succeeded after [^\n]*\ntwelve\n$/,
     );

@@ -6,7 +6,7 @@ import { waitFor } from "../../support/wait-for.js";
 
 const STORE = "holdfast: no gateway is running; showing what the store has\n";
 
-test("without a gateway tasks are read from the store, and what has ended is waited for", async () => {
+test("without a gateway tasks are read from the store, and wait returns for an ended task", async () => {
   await using gatewayFixture = await BackgroundGateway.started();
   const client = await gatewayFixture.client();
   const runId = await gatewayFixture.startScript("echo twelve");
@@ -26,12 +26,12 @@ test("without a gateway tasks are read from the store, and what has ended is wai
   expect(await batchCli.holdfast("tasks", "maintenance")).toMatchObject({
     code: 0,
     stdout: "",
-    stderr: `${STORE}holdfast: there is nothing to be done\n`,
+    stderr: `${STORE}holdfast: there is nothing to do\n`,
   });
   expect(await batchCli.holdfast("tasks", "show", "task_")).toMatchObject({ code: 2, stdout: "" });
   expect(await batchCli.holdfast("tasks", "list", "--session", "x")).toMatchObject({ code: 1, stdout: "" });
 
-  // As a gateway leaves it that is killed between the end of a run and that of its task.
+  // As after a gateway that was killed between the end of a run and the end of its task.
   const set = (what: string): void =>
     gatewayFixture.sql(`update tasks set ${what} where task_id = '${open.taskId}'`);
   set(`runtime = 'exec', run_id = '${runId}'`);
@@ -46,11 +46,11 @@ test("without a gateway tasks are read from the store, and what has ended is wai
   expect(audit.stdout).toMatch(new RegExp(`^FINDING .*\nstale_running +${open.taskId} `));
   expect(await reachGateway(gatewayFixture.home)).toBeNull();
 
-  // Only a gateway can say what becomes of one that goes on.
+  // The wait for an open task starts a gateway.
   const waiting = gatewayFixture.start("tasks", "wait", open.taskId, "--json");
   waiting.child.stdin.end();
   await waitFor(
-    "a gateway is up",
+    "a gateway is ready",
     async () => (await reachGateway(gatewayFixture.home))?.status.ready === true,
   );
   const params = { id: open.taskId };

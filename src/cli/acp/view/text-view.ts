@@ -115,14 +115,14 @@ export class TextView implements AcpView {
 
   #showTurn({ turnId, state, prompt, outcome = null, stopReason = null, problem = null }: TurnChange): void {
     if (state === "queued") return void this.#queued.set(turnId, prompt ?? "");
-    const asked = this.#watching ? this.#queued.get(turnId) : undefined;
+    const queuedPrompt = this.#watching ? this.#queued.get(turnId) : undefined;
     this.#queued.delete(turnId);
-    if (state === "running") return asked === undefined ? undefined : this.#showPrompt(asked);
+    if (state === "running") return queuedPrompt === undefined ? undefined : this.#showPrompt(queuedPrompt);
     const remark = turnEndNotice({ outcome, stopReason, problem });
     // The turn never began: the current output belongs to another turn.
-    if (asked !== undefined && remark !== null)
+    if (queuedPrompt !== undefined && remark !== null)
       return this.notice([
-        `${remark[0]}; it was to be: ${truncateToWidth(toOneLine(asked), PROMPT_EXCERPT_CHARS)}`,
+        `${remark[0]}; its prompt was: ${truncateToWidth(toOneLine(queuedPrompt), PROMPT_EXCERPT_CHARS)}`,
         remark[1],
       ]);
     this.flush();

@@ -1,7 +1,7 @@
 import type { ResponseOf } from "../../../api/contract.js";
 import { sanitizeLine } from "../../../text/sanitize.js";
 import { displayWidth, truncateToWidth } from "../../../text/truncate.js";
-import { formatDuration } from "../../options/units.js";
+import { formatElapsed } from "../../options/units.js";
 import { exitCodes } from "../../print/exit-code.js";
 import type { Palette } from "../../print/terminal.js";
 
@@ -9,7 +9,7 @@ import type { Palette } from "../../print/terminal.js";
 export const OUTPUT_FORMATS = ["text", "json", "quiet"] as const;
 export type OutputFormat = (typeof OUTPUT_FORMATS)[number];
 
-export interface ToolState {
+interface ToolState {
   readonly title: string;
   readonly kind: string;
   readonly status: string;
@@ -54,7 +54,12 @@ export function permissionSubject({ kind, title, toolCallId }: PermissionRequest
 }
 
 export function expiryText({ expiresAt }: PermissionRequest, now: number): string {
-  return `expires in ${formatDuration(Math.max(0, expiresAt - now))}`;
+  return `expires in ${formatElapsed(now, expiresAt)}`;
+}
+
+/** An open request in a list of fields. */
+export function openPermissionText(permission: PermissionRequest, now: number): string {
+  return `${permission.id} ${permissionSubject(permission)} (${expiryText(permission, now)})`;
 }
 
 /** Null: a request that a rule answered is not shown. */
@@ -113,17 +118,14 @@ export function turnEndNotice({
   const why = problem === null ? "" : `: ${problem.message}`;
   switch (outcome) {
     case "completed":
-      if (stopReason === "refusal") return ["the agent refuses to go on", "yellow"];
+      if (stopReason === "refusal") return ["the agent refused to continue", "yellow"];
       return STOPPED_EARLY.test(stopReason ?? "")
         ? [`the agent stopped early: ${stopReason}`, "yellow"]
         : null;
     case "cancelled":
       return [`the turn is cancelled${why}`, "dim"];
     case "cancel-unconfirmed":
-      return [
-        "the agent was told to stop and did not say that it has; the next prompt starts it anew",
-        "yellow",
-      ];
+      return ["the agent did not confirm the cancellation; the next prompt restarts the agent", "yellow"];
     case "interrupted":
       return [`the turn was interrupted, and the prompt will not be sent again${why}`, "red"];
     case "failed":
@@ -136,18 +138,20 @@ export function auditNotice(audit: NonNullable<ShownTurn["audit"]>): Notice | nu
   const { left, reaped, survivors, unknown } = audit;
   const many = (of: typeof left): string => `${of.length} ${of.length === 1 ? "process" : "processes"}`;
   if (unknown !== null) {
-    const known = left.length === 0 ? "" : `, but for ${many(left)}: ${processNames(left)}`;
-    return [`what the turn has left running is not known (${unknown})${known}`, "yellow"];
+    const known = left.length === 0 ? "" : `, except ${many(left)}: ${processNames(left)}`;
+    return [`it is not known which processes the turn left running (${unknown})${known}`, "yellow"];
   }
   if (left.length === 0) return null;
   if (!reaped)
     return [
-      `the turn has left ${many(left)} running, until the session is closed: ${processNames(left)}`,
+      `the turn left ${many(left)} running until the session is closed: ${processNames(left)}`,
       "yellow",
     ];
-  if (survivors.length === 0)
-    return [`ended ${many(left)} that the turn had left: ${processNames(left)}`, "dim"];
-  return [`the turn has left ${many(left)}, and these would not go: ${processNames(survivors)}`, "red"];
+  if (survivors.length === 0) return [`ended ${many(left)} that the turn left: ${processNames(left)}`, "dim"];
+  return [
+    `the turn left ${many(left)} running, and these survived SIGKILL: ${processNames(survivors)}`,
+    "red",
+  ];
 }
 
 const NAMED_PROCESSES = 5;
@@ -160,7 +164,7 @@ export function processNames(
 }
 
 export const CONTEXT_LOST_NOTICE: Notice = [
-  "the agent was started anew and knows nothing of what was said before",
+  "the agent was restarted and lost the context of earlier turns",
   "yellow",
 ];
 

@@ -9,7 +9,7 @@ const TEXTS = [
   "\u001b[31m\r\n\u001b[0m\r\n",
 ];
 
-test.each(TEXTS)("%j is shown the same, wherever it is cut in two", (text) => {
+test.each(TEXTS)("%j is shown the same wherever it is split", (text) => {
   for (let cut = 0; cut <= text.length; cut++) {
     const stream = new SanitizedTextStream();
     const shown = stream.push(text.slice(0, cut)) + stream.push(text.slice(cut)) + stream.flush();
@@ -17,7 +17,7 @@ test.each(TEXTS)("%j is shown the same, wherever it is cut in two", (text) => {
   }
 });
 
-test("what never ends is shown at the end, and is harmless", () => {
+test("an incomplete sequence is shown at the end without its escape character", () => {
   const stream = new SanitizedTextStream();
   expect(stream.push("a\u001b[31")).toBe("a");
   expect(stream.flush()).toBe("31");
@@ -25,7 +25,7 @@ test("what never ends is shown at the end, and is harmless", () => {
   expect(stream.flush()).toBe("␍");
 });
 
-test("a sequence that goes on and on is not waited for", () => {
+test("a sequence without an end is not buffered", () => {
   const stream = new SanitizedTextStream();
   expect(stream.push(`\u001b]${"x".repeat(1_000)}`)).toContain("xxx");
 });

@@ -1,81 +1,36 @@
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { auditNotice, type ShownTurn, turnExitCode } from "../../../../src/cli/acp/view/texts.js";
-import {
-  openScriptedSession,
-  SCRIPTED_AGENT,
-  scriptedPrompt,
-} from "../../../support/agents/scripted-agent.js";
-import { gatewayAndCliForFile } from "../../../support/cli/batch-cli.js";
-import { waitForText } from "../../../support/cli/cli-fixture.js";
-
-const turn = {
-  outcome: "completed",
-  stopReason: "end_turn",
-  problem: null,
-  contextLost: false,
-} satisfies Partial<ShownTurn>;
-
-test.each<[Partial<ShownTurn>, number]>([
-  [{}, 0],
-  [{ stopReason: "refusal" }, 1],
-  [{ outcome: "failed", stopReason: null, problem: { code: "ACP_REFUSED", message: "" } }, 1],
-  [{ stopReason: "max_tokens" }, 3],
-  [{ stopReason: "max_turn_requests" }, 3],
-  [{ outcome: "interrupted" }, 121],
-  [{ outcome: "cancel-unconfirmed" }, 122],
-  [{ contextLost: true }, 123],
-  [{ outcome: "failed", problem: { code: "ACP_TIMEOUT", message: "" } }, 124],
-  [{ outcome: null }, 125],
-  [{ outcome: "cancelled" }, 130],
-])("%j exits with %i", (end, code) => {
-  expect(turnExitCode({ ...turn, ...end })).toBe(code);
-});
-
-test("of a tree that could not be seen, that is said; and who was seen all the same", () => {
-  const tool = { pid: 7, startTime: 1, uniqueId: null, command: "sleep" };
-  const audit = { at: 1, left: [], reaped: false, survivors: [], unknown: null };
-  const unknown = "its anchor does not answer";
-  expect(auditNotice(audit)).toBeNull();
-  expect(auditNotice({ ...audit, unknown })?.[0]).toBe(
-    "what the turn has left running is not known (its anchor does not answer)",
-  );
-  expect(auditNotice({ ...audit, left: [tool], unknown })?.[0]).toContain(
-    ", but for 1 process: sleep (pid 7)",
-  );
-});
+import { openScriptedSession, SCRIPTED_AGENT, scriptedPrompt } from "../../support/agents/scripted-agent.js";
+import { gatewayAndCliForFile } from "../../support/cli/batch-cli.js";
+import { waitForText } from "../../support/cli/cli-fixture.js";
 
 describe("a turn that ends", () => {
   const shared = gatewayAndCliForFile();
   beforeAll(() => openScriptedSession(shared.gatewayFixture, "r", { reap: "asked" }), 30_000);
   const acp = (...args: readonly string[]) => shared.batchCli.holdfast("acp", ...args);
 
-  test("as it should says nothing about that", async () => {
-    expect(await acp("prompt", "r", "hello")).toMatchObject({ code: 0, stdout: "hello\n", stderr: "" });
-  });
-
   test.each([
-    [{ stop: "refusal" }, 1, "the agent refuses to go on"],
+    [{ stop: "refusal" }, 1, "the agent refused to continue"],
     [{ fail: "no model\u001b[2J" }, 1, "the turn failed: the agent refused session/prompt: no model"],
     [{ stop: "max_tokens" }, 3, "the agent stopped early: max_tokens"],
-  ])("with %j says so", async (step, code, words) => {
+  ])("with %j is reported", async (step, code, words) => {
     const answer = await acp("prompt", "r", scriptedPrompt({ say: "well" }, step));
     expect(answer).toMatchObject({ code, stdout: "well\n" });
     expect(answer.stderr).toContain(words);
     expect(answer.stderr).toMatch(/^holdfast: [^\n\u001b]+\n$/);
   });
 
-  test("with its agent is interrupted, and the next knows nothing of it", async () => {
+  test("by the end of its agent is interrupted, and the next turn has no context", async () => {
     const died = await acp("prompt", "r", scriptedPrompt({ say: "well" }, { exit: 3 }));
     expect(died).toMatchObject({ code: 121, stdout: "well\n" });
     expect(died.stderr).toContain("the turn was interrupted, and the prompt will not be sent again");
     const next = await acp("prompt", "r", "hello");
     expect(next).toMatchObject({ code: 123, stdout: "hello\n" });
-    expect(next.stderr).toContain("knows nothing of what was said before");
+    expect(next.stderr).toContain("lost the context of earlier turns");
     expect(await acp("prompt", "r", "again")).toMatchObject({ code: 0 });
   });
 
-  test("too late ends the agent", async () => {
+  test("by its timeout ends the agent", async () => {
     const late = await acp(
       "prompt",
       "r",
@@ -86,7 +41,7 @@ describe("a turn that ends", () => {
     expect(late).toMatchObject({ code: 124, stdout: "well\n" });
   });
 
-  test("by somebody's cancel says so, whoever waited for it; --no-wait waits for nothing", async () => {
+  test("by a cancel is reported to the waiting command; --no-wait does not wait", async () => {
     await acp("prompt", "r", "--format", "quiet", "hello");
     const waiting = shared.gatewayFixture.start(
       "acp",
@@ -110,17 +65,17 @@ describe("a turn that ends", () => {
     expect(await acp("cancel", "r")).toMatchObject({ code: 1, stdout: "" });
   });
 
-  test("and leaves processes names them, and ends them when told to; the agent stays", async () => {
+  test("and leaves processes lists them; cancel --reap-tools ends them and keeps the agent", async () => {
     const client = await shared.gatewayFixture.client();
-    const shell = fileURLToPath(new URL("../../../support/agents/programs/shell-agent.mjs", import.meta.url));
+    const shell = fileURLToPath(new URL("../../support/agents/programs/shell-agent.mjs", import.meta.url));
     const body = { argv: [process.execPath, shell], cwd: shared.gatewayFixture.home, key: "s" };
     const { session } = await client.acpSpawn({ body });
-    // Until it has become what it is to be, it is a shell.
+    // Before exec the process is still a shell.
     const sleeping = 'until test "$(cat /proc/$!/comm)" = sleep; do :; done; echo up';
     const left = await acp("prompt", "s", `setsid sleep 3041 & ${sleeping}`);
     expect(left).toMatchObject({ code: 0 });
     expect(left.stderr).toMatch(
-      /^holdfast: the turn has left 1 process running, until the session is closed: sleep.* \(pid \d+\)\n$/,
+      /^holdfast: the turn left 1 process running until the session is closed: sleep.* \(pid \d+\)\n$/,
     );
     const waiting = shared.gatewayFixture.start(
       "acp",
@@ -131,16 +86,16 @@ describe("a turn that ends", () => {
     await waitForText(waiting.child.stdout, "up");
     const cancel = await acp("cancel", "s", "--reap-tools");
     expect(cancel).toMatchObject({ code: 0 });
-    expect(cancel.stderr).toMatch(/^holdfast: ended \d process(es)? that the turn had left: .*sleep/);
+    expect(cancel.stderr).toMatch(/^holdfast: ended \d process(es)? that the turn left: .*sleep/);
     expect(await waiting.finished).toMatchObject({ code: 130 });
     const { tree } = await client.acpShow({ params: { id: "s" } });
-    // What the first turn left goes on: only the second one's was asked for.
+    // The process of the first turn stays: only the second turn was reaped.
     expect(tree.processes.filter(({ command }) => command.includes("sleep"))).toHaveLength(1);
     expect((await client.acpShow({ params: { id: "s" } })).session.runId).toBe(session.runId);
     expect(await acp("close", "s")).toMatchObject({ code: 0 });
   });
 
-  test("with mode run closes its session, and leaves nothing", async () => {
+  test("with --mode run closes its session", async () => {
     const run = await acp(
       "spawn",
       "--agent-command",
@@ -176,11 +131,11 @@ describe("a turn that ends", () => {
       "it wrote a line that is not a frame: welcome; it exited with code 0\n",
     ],
     [["no-such-agent"], 2, "`holdfast agents list`"],
-    [["--agent-command", "x", "--cwd", "/nowhere"], 125, "/nowhere"],
+    [["--agent-command", "x", "--cwd", "/nowhere"], 2, "/nowhere"],
     [["--agent-command", SCRIPTED_AGENT, "a", "b"], 2, "--agent-command"],
     [["--agent-command", SCRIPTED_AGENT, "--approve-all", "--deny-all"], 2, "--approve-all"],
     [["claude", "--name", "ses_0123456789ab"], 2, "ses_0123456789ab"],
-  ])("before it begins, of %j, says why and leaves no session", async (args, code, why) => {
+  ])("before it starts, with %j, is reported and leaves no session", async (args, code, why) => {
     const failed = await acp("spawn", ...args);
     expect(failed.stderr).toMatch(/^holdfast: [^\n\u001b]+\n$/);
     expect(failed.stderr).toContain(why);
