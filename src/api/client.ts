@@ -66,7 +66,7 @@ async function callRoute(
   const { status, text } = await retryWhileQueueFull(() =>
     sendRequest(socketPath, agent, method, target, body, signal),
   );
-  const answer = parse(text);
+  const answer = parseJson(text);
   if (status >= 200 && status < 300) return answer;
   const error = (answer as Partial<ErrorResponse> | null)?.error;
   throw new GatewayError(error ?? { code: "INTERNAL", message: `the gateway answered ${status}` });
@@ -125,7 +125,8 @@ function sendRequest(
   });
 }
 
-function parse(text: string): unknown {
+/** Null: the text is not JSON. */
+function parseJson(text: string): unknown {
   try {
     return JSON.parse(text) as unknown;
   } catch {
@@ -159,19 +160,11 @@ export async function* followNdjson<Line>(
     for (;;) {
       // The connection may break in the middle of a line.
       const next = await each.next().catch(() => null);
-      const line = next === null || next.done === true ? null : parseLine(next.value);
+      const line = next?.done === false ? parseJson(next.value) : null;
       if (line === null) return response.complete;
-      yield line.value as Line;
+      yield line as Line;
     }
   } finally {
     request.on("error", () => undefined).destroy();
-  }
-}
-
-function parseLine(line: string): { readonly value: unknown } | null {
-  try {
-    return { value: JSON.parse(line) };
-  } catch {
-    return null;
   }
 }

@@ -3,11 +3,12 @@ import type { StreamName } from "../anchor/host.js";
 import type { ParsedRequestOf, RequestContext, ResponseOf } from "../api/contract.js";
 import { defaults } from "../defaults.js";
 import type { RunRecord } from "../model/run.js";
+import { guessWaitingForInput } from "../output/waiting-for-input.js";
 import { outputPieceResponse, readOutputText } from "./output.js";
 import { currentRun, type RunReader } from "./runs.js";
 
-/** Guesses from the end of the output whether a program waits for input. */
-type WaitingForInput = (text: string, idleMs: number) => ResponseOf<"poll">["waitingForInput"];
+/** Characters at the end of the output that show whether a program waits for input. */
+const PROMPT_CHARS = 500;
 
 /** Poll interval of runs that another supervisor owns. */
 const POLL_MS = 100;
@@ -17,8 +18,7 @@ export async function pollRun(
   reader: RunReader,
   record: RunRecord,
   query: ParsedRequestOf<"poll">["query"],
-  { disconnected, enqueue: turn }: Pick<RequestContext, "disconnected" | "enqueue">,
-  seemsToWaitForInput: WaitingForInput,
+  { disconnected, enqueue }: Pick<RequestContext, "disconnected" | "enqueue">,
 ): Promise<ResponseOf<"poll">> {
   const from = { stdout: query.stdout ?? 0, stderr: query.stderr ?? 0 };
   const run = reader.run(record.runId);
@@ -28,9 +28,9 @@ export async function pollRun(
     const changed = run?.changed(from, left) ?? pollForChange(reader, record.runId, from, left);
     await waitForChange(changed, query.waitMs, disconnected).finally(() => quit.abort());
     // Many callers may wait for the same output, and each answer costs memory, so they take turns.
-    return turn(() => pollResponse(reader, record, run, from, query, seemsToWaitForInput));
+    return enqueue(() => pollResponse(reader, record, run, from, query));
   }
-  return pollResponse(reader, record, run, from, query, seemsToWaitForInput);
+  return pollResponse(reader, record, run, from, query);
 }
 
 async function pollResponse(
@@ -39,7 +39,6 @@ async function pollResponse(
   run: ReturnType<RunReader["run"]>,
   from: Readonly<Record<StreamName, number>>,
   query: ParsedRequestOf<"poll">["query"],
-  seemsToWaitForInput: WaitingForInput,
 ): Promise<ResponseOf<"poll">> {
   const { record: now, recordPending } = await currentRun(reader, record, defaults.localListMs);
   const ended = now.state === "exited";
@@ -56,13 +55,19 @@ async function pollResponse(
     ),
   );
   const idleMs = run?.idleMs ?? 0;
-  const tail = output.map(({ text }) => text).findLast((text) => text !== "") ?? "";
+  const tail =
+    output
+      .map(({ text }) => text)
+      .findLast((text) => text !== "")
+      ?.slice(-PROMPT_CHARS) ?? "";
   return {
     run: now,
     recordPending,
     output: output.map((piece) => outputPieceResponse(piece, query.raw === true)),
     idleMs,
-    waitingForInput: ended ? { seems: false, because: "it has ended" } : seemsToWaitForInput(tail, idleMs),
+    waitingForInput: ended
+      ? { seems: false, because: "it has ended" }
+      : guessWaitingForInput({ tail, idleMs }),
     survivors: run === null ? [] : [...run.survivors],
   };
 }

@@ -4,7 +4,6 @@ import type { RunRecord } from "../model/run.js";
 import { continueReplay, replayScreen } from "../output/replay-screen.js";
 import type { Screen, ScreenSnapshot } from "../output/screen.js";
 import { encodeKeys, encodePaste } from "../output/terminal-input.js";
-import { guessWaitingForInput } from "../output/waiting-for-input.js";
 import type { RunReader } from "./runs.js";
 
 interface CachedScreen {
@@ -95,12 +94,4 @@ export async function encodePasteForRun(
 ): Promise<{ readonly bytes: Uint8Array; readonly bracketed: boolean }> {
   const { modes } = await screenshot(screenCache, record);
   return { bytes: encodePaste(text, modes), bracketed: modes.bracketedPaste };
-}
-
-/** Whether a program seems to wait for input. */
-export function seemsToWaitForInput(
-  tail: string,
-  idleMs: number,
-): { readonly seems: boolean; readonly because: string } {
-  return guessWaitingForInput({ tail: tail.slice(-500), idleMs });
 }

@@ -22,10 +22,7 @@ test("a poll of a silent run leaves no listeners behind", async () => {
   const gone = new AbortController().signal;
   const query = contract.poll.query.parse({ waitMs: 5 });
   for (let count = 0; count < 3; count++)
-    await pollRun(world.supervisor, record, query, { disconnected: gone, enqueue: (work) => work() }, () => ({
-      seems: false,
-      because: "",
-    }));
+    await pollRun(world.supervisor, record, query, { disconnected: gone, enqueue: (work) => work() });
   await nextTurn();
   collectGarbage();
   expect(waits.map((wait) => wait.deref())).toEqual([undefined, undefined, undefined]);

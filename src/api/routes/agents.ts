@@ -3,7 +3,7 @@ import { defaults } from "../../defaults.js";
 import { endpoints } from "../endpoints.js";
 import { defineRoute } from "../route.js";
 import { EXEC_ERRORS, execFields, execRoute, failureKind } from "./exec.js";
-import { runParams, sessionSchema } from "./schemas.js";
+import { runParams, sessionSchema, textWithoutNul } from "./schemas.js";
 
 const agentParams = z.object({ id: z.string().min(1).max(200) });
 const commandFormSchema = z.object({
@@ -71,11 +71,7 @@ export const runAgentRoute = defineRoute({
   audience: "session",
   params: agentParams,
   body: z.strictObject({
-    prompt: z
-      .string()
-      .min(1)
-      .max(defaults.messageChars)
-      .refine((text) => !text.includes("\0"), "must be text without NUL"),
+    prompt: textWithoutNul(defaults.messageChars),
     /** The id or key of a session, the agent's own id of it, or `last`. */
     resume: z.string().min(1).max(256).optional(),
     environment: execFields.environment,

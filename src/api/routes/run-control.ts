@@ -11,6 +11,7 @@ import {
   runSchema,
   stream,
   survivor,
+  textWithoutNul,
 } from "./schemas.js";
 
 const STEERING_ERRORS: readonly ErrorCode[] = [
@@ -137,12 +138,7 @@ export const killRoute = defineRoute({
   body: z.strictObject({
     graceMs: z.number().min(0).max(600_000).optional(),
     /** Recorded with the requester. */
-    reason: z
-      .string()
-      .min(1)
-      .max(200)
-      .refine((text) => !text.includes("\0"), "must be text without NUL")
-      .optional(),
+    reason: textWithoutNul(200).optional(),
     /** How long to wait until the gateway of another host accepts the stop. */
     waitMs: z.number().min(0).max(60_000).optional(),
     /** Idempotency key: a repeated request with the same id is the same stop. */

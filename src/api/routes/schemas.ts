@@ -138,6 +138,14 @@ export const recordPending = z.string().nullable();
 export const runId = z.string().regex(/^[a-z0-9][a-z0-9_-]{0,62}$/, "is not a run id");
 export const runParams = z.object({ runId });
 
+/** Text that every database can store. */
+export const textWithoutNul = (maxChars: number) =>
+  z
+    .string()
+    .min(1)
+    .max(maxChars)
+    .refine((text) => !text.includes("\0"), "must be text without NUL");
+
 /** A boolean of a query string. */
 export const flag = z.enum(["0", "1", "false", "true"]).transform((text) => text === "1" || text === "true");
 export const count = z.coerce.number().int().min(0);

@@ -13,17 +13,12 @@ import {
   messageSchema,
   pageLimit,
   sessionSchema,
+  textWithoutNul,
 } from "./schemas.js";
 
 const key = z.string().min(1).max(200);
 /** The id of a session, or the key of an open one. */
-const sessionParams = z.object({
-  id: z
-    .string()
-    .min(1)
-    .max(200)
-    .refine((text) => !text.includes("\0"), "must be text without NUL"),
-});
+const sessionParams = z.object({ id: textWithoutNul(200) });
 /** Narrows what the requesting session sees, below its own visibility. Ignored for the operator. */
 const visibility = z.enum(VISIBILITIES).optional();
 const turnSummarySchema = z

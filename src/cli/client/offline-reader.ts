@@ -10,7 +10,7 @@ import { createAcpQueries } from "../../queries/acp.js";
 import { readLog } from "../../queries/output.js";
 import { findOwningGateway, runCursor, runFilter, type RunReader } from "../../queries/runs.js";
 import { pollRun } from "../../queries/poll.js";
-import { ScreenCache, screenshot, seemsToWaitForInput } from "../../queries/screen.js";
+import { ScreenCache, screenshot } from "../../queries/screen.js";
 import { readSessionHistory, readSessionInbox, readSessionStatus } from "../../queries/sessions.js";
 import { createTaskQueries, type TaskQueryDeps, type TaskQueryVerb } from "../../queries/tasks.js";
 import { FileRunCopy, listCopiedRuns, localCopyDirectory } from "../../store/local-copy/run-copy.js";
@@ -219,7 +219,7 @@ export async function openOfflineReader(home: string): Promise<ReadClient> {
         return { runs: [...runs], next: last === undefined ? null : runCursor(last), storeAway: null };
       },
       poll: async ({ params, query = {} } = {}) =>
-        pollRun(reader, await runOf(params), contract.poll.query.parse(query), asking, seemsToWaitForInput),
+        pollRun(reader, await runOf(params), contract.poll.query.parse(query), asking),
       log: async ({ params, query = {} } = {}) =>
         readLog(reader, await runOf(params), contract.log.query.parse(query)),
       screen: async ({ params } = {}) => {

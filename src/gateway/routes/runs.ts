@@ -9,13 +9,7 @@ import { defaults } from "../../defaults.js";
 import { readLog } from "../../queries/output.js";
 import { pollRun } from "../../queries/poll.js";
 import { currentRun, runCursor, runFilter, runsSeenBy } from "../../queries/runs.js";
-import {
-  assertHasTerminal,
-  encodeKeysForRun,
-  encodePasteForRun,
-  screenshot,
-  seemsToWaitForInput,
-} from "../../queries/screen.js";
+import { assertHasTerminal, encodeKeysForRun, encodePasteForRun, screenshot } from "../../queries/screen.js";
 import { OPEN_RUN_STATES } from "../../model/run.js";
 import type { Requester } from "../../sessions/requester.js";
 import { isStoreFailure } from "../../store/open.js";
@@ -80,13 +74,7 @@ export function createRunHandlers(deps: HandlerDeps) {
     },
 
     poll: async ({ params, query }, context) =>
-      pollRun(
-        supervisor,
-        await visible(context.requester, params.runId),
-        query,
-        context,
-        seemsToWaitForInput,
-      ),
+      pollRun(supervisor, await visible(context.requester, params.runId), query, context),
 
     log: async ({ params, query }, { requester }) =>
       readLog(supervisor, await visible(requester, params.runId), query),

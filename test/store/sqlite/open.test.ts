@@ -2,11 +2,11 @@ import { stat, truncate, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { DatabaseSync } from "@photostructure/sqlite";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { StateUnusable } from "../../../src/errors.js";
 import { migrations } from "../../../src/store/sql/migrations.js";
 import { openSqliteStoreForReading } from "../../../src/store/sqlite/reader.js";
 import { openSqliteStore } from "../../../src/store/sqlite/open.js";
 import { mountSmallDisk, whyNoMounts } from "../../support/small-disk.js";
+import { storeUnusable } from "../../support/store/postgres-server.js";
 import { LEASE_MS, newRunEvent, EXITED, forbiddenUpdates, newRun } from "../../support/store/run-samples.js";
 import { newSession } from "../../support/store/session-samples.js";
 import { temporaryDirectory, type TemporaryDirectory } from "../../support/temporary-directory.js";
@@ -21,15 +21,6 @@ beforeEach(async () => {
   path = join(directory.path, "store.sqlite");
 });
 afterEach(() => directory[Symbol.asyncDispose]());
-
-async function refusal(promise: Promise<unknown>): Promise<StateUnusable> {
-  const error: unknown = await promise.then(
-    () => expect.fail("it was not refused"),
-    (reason: unknown) => reason,
-  );
-  expect(error).toBeInstanceOf(StateUnusable);
-  return error as StateUnusable;
-}
 
 function tamper(sql: string): void {
   const db = new DatabaseSync(path);
@@ -56,7 +47,7 @@ test("the store is a WAL database that only its owner can read", async () => {
 test("a store written by a newer version is refused with the remedy, and not changed", async () => {
   await createStore();
   tamper("insert into holdfast_migrations (id, name, applied_at) values (9999, 'from the future', 0)");
-  const error = await refusal(openSqliteStore({ path }));
+  const error = await storeUnusable(openSqliteStore({ path }));
   expect(error.message).toContain(`newer Holdfast (schema 9999, this one knows ${newest})`);
   expect(error.message).toContain("Upgrade Holdfast");
   const db = new DatabaseSync(path);
@@ -138,7 +129,7 @@ test("a skipped migration is applied although a later one is recorded; a reader 
   await createStore();
   tamper(`drop trigger runs_exited_is_final; alter table runs drop column limits; alter table runs drop column exit_limit;
     delete from holdfast_migrations where id = 5`);
-  expect((await refusal(openSqliteStoreForReading(path))).message).toContain(
+  expect((await storeUnusable(openSqliteStoreForReading(path))).message).toContain(
     `schema 4, this one reads ${newest}`,
   );
   await using store = await openSqliteStore({ path });
@@ -149,12 +140,12 @@ test("a skipped migration is applied although a later one is recorded; a reader 
 
 test("another program's database is refused and left alone", async () => {
   tamper("create table customers (name text)");
-  expect((await refusal(openSqliteStore({ path }))).message).toContain("some other program");
+  expect((await storeUnusable(openSqliteStore({ path }))).message).toContain("some other program");
 });
 
 test("a file that is not a database is refused as damaged, with the cause", async () => {
   await writeFile(path, "this is not a database, and long enough to look like a page of one".repeat(100));
-  const error = await refusal(openSqliteStore({ path }));
+  const error = await storeUnusable(openSqliteStore({ path }));
   expect(error.message).toContain("damaged");
   expect(error.message).toContain("left as it is");
   expect(error.path).toBe(path);
@@ -168,7 +159,7 @@ test("damage found later is reported as damage", async () => {
   tamper("pragma wal_checkpoint(truncate)");
   const { size } = await stat(path);
   await truncate(path, Math.floor(size / 2));
-  const error = await refusal(
+  const error = await storeUnusable(
     (async () => {
       await using store = await openSqliteStore({ path });
       await store.listRuns({});
@@ -178,7 +169,9 @@ test("damage found later is reported as damage", async () => {
 });
 
 test("a missing directory is reported as such", async () => {
-  const error = await refusal(openSqliteStore({ path: join(directory.path, "missing", "store.sqlite") }));
+  const error = await storeUnusable(
+    openSqliteStore({ path: join(directory.path, "missing", "store.sqlite") }),
+  );
   expect(error.message).toContain("cannot be opened");
 });
 
@@ -192,7 +185,7 @@ describe("on a disk", () => {
     const lease = await store.insertRun(newRun(), LEASE_MS);
     await writeFile(filler, Buffer.alloc(1024 * 1024)).catch(() => {});
     let committed = 1;
-    const error = await refusal(
+    const error = await storeUnusable(
       (async () => {
         for (;;) {
           await store.insertRun(newRun(), LEASE_MS, [newRunEvent("r")]);
@@ -204,7 +197,7 @@ describe("on a disk", () => {
     expect(error.message).toContain("can still be stopped");
     expect(await store.listRuns({})).toHaveLength(committed);
     expect(await store.listEvents({})).toHaveLength(committed - 1);
-    await refusal(store.saveRun(lease, EXITED, [newRunEvent("r")]));
+    await storeUnusable(store.saveRun(lease, EXITED, [newRunEvent("r")]));
     await truncate(filler, 0);
     expect(await store.saveRun(lease, EXITED, [newRunEvent("r")])).toBe(true);
     expect(await store.listEvents({})).toHaveLength(committed);
@@ -215,7 +208,7 @@ describe("on a disk", () => {
     await using disk = mountSmallDisk("512k");
     path = join(disk.path, "store.sqlite");
     await createStore();
-    const error = await refusal(openSqliteStore({ path: join(disk.readOnlyPath, "store.sqlite") }));
+    const error = await storeUnusable(openSqliteStore({ path: join(disk.readOnlyPath, "store.sqlite") }));
     expect(error.message).toContain("read-only");
   });
 });

@@ -1,11 +1,11 @@
 import { join, resolve } from "node:path";
 import { DatabaseSync } from "@photostructure/sqlite";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { StateUnusable } from "../../../src/errors.js";
 import type { Lease } from "../../../src/store/runs/store.js";
 import { migrations } from "../../../src/store/sql/migrations.js";
 import { openSqliteStore } from "../../../src/store/sqlite/open.js";
 import { startChild } from "../../support/store/child-process.js";
+import { storeUnusable } from "../../support/store/postgres-server.js";
 import { LEASE_MS, newRun, newRunEvent, RUNNING } from "../../support/store/run-samples.js";
 import { temporaryDirectory, type TemporaryDirectory } from "../../support/temporary-directory.js";
 
@@ -16,15 +16,6 @@ beforeEach(async () => {
   path = join(directory.path, "store.sqlite");
 });
 afterEach(() => directory[Symbol.asyncDispose]());
-
-async function refusal(promise: Promise<unknown>): Promise<StateUnusable> {
-  const error: unknown = await promise.then(
-    () => expect.fail("it was not refused"),
-    (reason: unknown) => reason,
-  );
-  expect(error).toBeInstanceOf(StateUnusable);
-  return error as StateUnusable;
-}
 
 /** Another process holds the write lock for this time. */
 async function heldFor(ms: number): Promise<AsyncDisposable> {
@@ -117,9 +108,9 @@ test("a permanent lock is reported after the wait, and nothing is half written",
   const lease = await store.insertRun(newRun(), LEASE_MS);
   await using holder = startChild("hold-write-lock", path);
   expect(await holder.next()).toBe("locked");
-  const error = await refusal(store.saveRun(lease, RUNNING, [newRunEvent("r")]));
+  const error = await storeUnusable(store.saveRun(lease, RUNNING, [newRunEvent("r")]));
   expect(error.message).toContain("stayed locked by another process");
-  expect((await refusal(store.renewLeases("owner-a", LEASE_MS))).message).toContain("Try again");
+  expect((await storeUnusable(store.renewLeases("owner-a", LEASE_MS))).message).toContain("Try again");
   expect(await store.getRun(lease.runId)).toMatchObject({ state: "starting" });
   await holder.kill();
   expect(await store.saveRun(lease, RUNNING, [newRunEvent("r")])).toBe(true);
@@ -162,7 +153,7 @@ test("closing a store does not wait for a lock: writes that wait for it are refu
   const lease = await store.insertRun(newRun(), LEASE_MS);
   await using _holder = await heldFor(60_000);
   const writes = [store.saveRun(lease, RUNNING), store.renewLeases("owner-a", LEASE_MS)];
-  const refused = Promise.all(writes.map((write) => refusal(write)));
+  const refused = Promise.all(writes.map((write) => storeUnusable(write)));
   await store[Symbol.asyncDispose]();
   for (const { message } of await refused) expect(message).toContain("stayed locked");
 });
