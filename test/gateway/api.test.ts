@@ -1,79 +1,40 @@
 import { readFile } from "node:fs/promises";
 import { request } from "node:http";
 import { expect, onTestFinished, test } from "vitest";
-import { WebSocket } from "ws";
-import { decodeFrame } from "../../src/api/attach-frames.js";
 import { createClient } from "../../src/api/client.js";
 import { contract } from "../../src/api/contract.js";
 import { openGateway } from "../../src/gateway/gateway.js";
 import { gatewaySocketPath } from "../../src/home/state-directory.js";
 import { readOperatorToken } from "../../src/sessions/requester.js";
-import {
-  plantLookalike,
-  findProcessesOfRun,
-  realSupervisor,
-  temporaryHome,
-} from "../support/supervisor/real-supervisor.js";
-import {
-  waitForRunEnd,
-  gatewayForFile,
-  errorOf,
-  shellCommand,
-  outputText,
-} from "../support/gateway/real-gateway.js";
+import { realSupervisor, temporaryHome } from "../support/supervisor/real-supervisor.js";
+import { gatewayForFile, errorOf } from "../support/gateway/real-gateway.js";
 import { waitFor } from "../support/wait-for.js";
 
-const gatewayFixture = gatewayForFile();
-
-async function bash(): Promise<{ runId: string }> {
-  const { run } = await gatewayFixture.client.exec({
-    body: {
-      argv: ["bash", "--norc", "--noprofile", "-i"],
-      pty: true,
-      background: true,
-      env: { PS1: "ready> ", TERM: "xterm" },
-      graceMs: 0,
-    },
-  });
-  await shows(run, "ready>");
-  return { runId: run.runId };
-}
-
-async function shows(params: { runId: string }, text: string): Promise<void> {
-  await waitFor(`the screen shows ${text}`, async () =>
-    (await gatewayFixture.client.screen({ params })).rows.some((row) => row.includes(text)),
-  );
-}
-
-async function end(params: { runId: string }): Promise<void> {
-  expect(await gatewayFixture.client.kill({ params, body: { graceMs: 0 } })).toMatchObject({
-    outcome: "gone",
-  });
-}
+const fixture = gatewayForFile();
 
 test("the status has the identity and the home of the gateway", async () => {
-  const status = await gatewayFixture.client.status();
+  const status = await fixture.client.status();
   expect(status).toMatchObject({
-    instanceId: gatewayFixture.gateway.instanceId,
-    home: gatewayFixture.home,
+    instanceId: fixture.gateway.instanceId,
+    home: fixture.home,
     pid: process.pid,
     runs: 0,
   });
 });
 
 test("every answer has the shape that the contract promises", async () => {
-  const { run } = await gatewayFixture.client.exec({ body: { argv: ["true"] } });
+  const { run } = await fixture.client.exec({ body: { argv: ["true"] } });
   const asked = {
-    status: await gatewayFixture.client.status(),
-    listRuns: await gatewayFixture.client.listRuns({ query: { all: "1" } }),
-    getRun: await gatewayFixture.client.getRun({ params: run }),
-    poll: await gatewayFixture.client.poll({ params: run }),
-    log: await gatewayFixture.client.log({ params: run }),
-    events: await gatewayFixture.client.events(),
-    kill: await gatewayFixture.client.kill({ params: run }),
-    listSessions: await gatewayFixture.client.listSessions(),
-    listApprovals: await gatewayFixture.client.listApprovals(),
-    listGateways: await gatewayFixture.client.listGateways(),
+    status: await fixture.client.status(),
+    listRuns: await fixture.client.listRuns({ query: { all: "1" } }),
+    getRun: await fixture.client.getRun({ params: run }),
+    poll: await fixture.client.poll({ params: run }),
+    log: await fixture.client.log({ params: run }),
+    events: await fixture.client.events(),
+    kill: await fixture.client.kill({ params: run }),
+    listSessions: await fixture.client.listSessions(),
+    listApprovals: await fixture.client.listApprovals(),
+    listGateways: await fixture.client.listGateways(),
   };
   for (const [verb, answer] of Object.entries(asked)) {
     const { success, data } = contract[verb as keyof typeof asked].response.safeParse(answer);
@@ -83,7 +44,7 @@ test("every answer has the shape that the contract promises", async () => {
 });
 
 test("OpenAPI names every route, with its parameters", async () => {
-  const { status, text } = await gatewayFixture.raw("GET", "/openapi.json");
+  const { status, text } = await fixture.raw("GET", "/openapi.json");
   expect(status).toBe(200);
   const { paths } = JSON.parse(text) as {
     paths: Record<string, Record<string, { operationId: string; parameters: { name: string }[] }>>;
@@ -98,221 +59,34 @@ test("OpenAPI names every route, with its parameters", async () => {
   expect(operations).toHaveLength(Object.keys(contract).length);
 });
 
-test("a poll waits for new output, and consumes nothing", async () => {
-  const { run } = await gatewayFixture.client.exec({
-    body: { ...shellCommand("sleep 0.3; echo news; sleep 60"), background: true },
-  });
-  const first = await gatewayFixture.client.poll({ params: run, query: { waitMs: 10_000 } });
-  expect(outputText(first)).toBe("news\n");
-  expect(first.run.state).toBe("running");
-  expect(outputText(await gatewayFixture.client.poll({ params: run }))).toBe("news\n");
-  const before = performance.now();
-  const later = await gatewayFixture.client.poll({ params: run, query: { stdout: 5, waitMs: 200 } });
-  expect(performance.now() - before).toBeGreaterThan(150);
-  expect(outputText(later)).toBe("");
-  expect(later.idleMs).toBeGreaterThan(100);
-  await end(run);
-  const last = await gatewayFixture.client.poll({ params: run, query: { waitMs: 30_000 } });
-  expect(last.run).toMatchObject({ state: "exited", exit: { reason: "manual-cancel" } });
-});
-
-test("a waiting poll returns at the end", async () => {
-  const { run } = await gatewayFixture.client.exec({ body: { argv: ["sleep", "0.3"], background: true } });
-  const answer = await gatewayFixture.client.poll({ params: run, query: { waitMs: 20_000 } });
-  expect(answer.run.state).toBe("exited");
-  expect(answer.output.every(({ ended }) => ended)).toBe(true);
-});
-
-test("a program that prints a prompt seems to wait for input", async () => {
-  const { run } = await gatewayFixture.client.exec({
-    body: { ...shellCommand("printf 'Continue? [y/N] '; read answer"), stdin: "pipe", background: true },
-  });
-  await waitFor("it seems to wait", async () => {
-    return (await gatewayFixture.client.poll({ params: run })).waitingForInput.seems;
-  });
-  await gatewayFixture.client.write({ params: run, body: { text: "y\n" } });
-  expect((await waitForRunEnd(gatewayFixture.client, run.runId)).exit?.code).toBe(0);
-});
-
-test("a log is read by lines from the end, or by bytes from any offset", async () => {
-  const { run } = await gatewayFixture.client.exec({ body: shellCommand("seq 1 100; echo no >&2") });
-  const tail = await gatewayFixture.client.log({ params: run, query: { lines: 2 } });
-  expect(tail).toMatchObject({ text: "99\n100\n", nextOffset: 292, ended: true });
-  const err = await gatewayFixture.client.log({ params: run, query: { stream: "stderr" } });
-  expect(err.text).toBe("no\n");
-  let whole = "";
-  for (let offset = 0, ended = false; !ended;) {
-    const page = await gatewayFixture.client.log({ params: run, query: { offset, maxBytes: 50 } });
-    expect(page.offset).toBe(offset);
-    whole += page.text;
-    ({ nextOffset: offset, ended } = page);
-  }
-  expect(whole).toBe(Array.from({ length: 100 }, (_, at) => `${at + 1}\n`).join(""));
-});
-
-test("written text and bytes arrive, and closing ends the input", async () => {
-  const { run } = await gatewayFixture.client.exec({
-    body: { argv: ["cat"], stdin: "pipe", background: true },
-  });
-  await gatewayFixture.client.write({ params: run, body: { text: "ä" } });
-  await gatewayFixture.client.write({
-    params: run,
-    body: { base64: Buffer.from([0xe2, 0x82]).toString("base64") },
-  });
-  await gatewayFixture.client.write({
-    params: run,
-    body: { base64: Buffer.from([0xac]).toString("base64"), close: true },
-  });
-  expect((await waitForRunEnd(gatewayFixture.client, run.runId)).exit?.code).toBe(0);
-  expect(outputText(await gatewayFixture.client.poll({ params: run }))).toBe("ä€");
-  const late = await errorOf(gatewayFixture.client.write({ params: run, body: { text: "late" } }));
-  expect(late.code).toBe("STDIN_CLOSED");
-});
-
-test("bash on a PTY: keys, paste, submit, interrupt, resize, screen", async () => {
-  const params = await bash();
-  await gatewayFixture.client.sendKeys({ params, body: { keys: ["literal:echo k$((20+1))", "Enter"] } });
-  await shows(params, "k21");
-  await gatewayFixture.client.sendKeys({ params, body: { keys: ["Up", "Enter"] } });
-  await waitFor("it was done again", async () => {
-    const { rows } = await gatewayFixture.client.screen({ params });
-    return rows.filter((row) => row.startsWith("k21")).length === 2;
-  });
-  const { bracketed } = await gatewayFixture.client.paste({
-    params,
-    body: { text: "echo p$((30+1))\necho q$((40+1))" },
-  });
-  await shows(params, "echo q$((40+1))");
-  // Pasted, not typed: nothing runs before it is submitted.
-  if (bracketed)
-    expect((await gatewayFixture.client.screen({ params })).rows.some((row) => row.startsWith("p31"))).toBe(
-      false,
-    );
-  await gatewayFixture.client.paste({ params, body: { text: "", submit: true } });
-  await shows(params, "q41");
-  await gatewayFixture.client.sendKeys({ params, body: { keys: ["literal:sleep 60", "Enter"] } });
-  await shows(params, "sleep 60");
-  await gatewayFixture.client.sendKeys({ params, body: { keys: ["C-c"] } });
-  await shows(params, "^C");
-  await gatewayFixture.client.resize({ params, body: { rows: 20, cols: 60 } });
-  await gatewayFixture.client.paste({ params, body: { text: "stty size", submit: true } });
-  await shows(params, "20 60");
-  const screen = await gatewayFixture.client.screen({ params });
-  expect([screen.rows.length, screen.cols]).toEqual([20, 60]);
-  await gatewayFixture.client.sendKeys({ params, body: { keys: ["C-d"] } });
-  expect((await waitForRunEnd(gatewayFixture.client, params.runId)).exit?.reason).toBe("exit");
-});
-
-test("a run without a terminal has no screen and takes no keys; its input is unharmed", async () => {
-  const { run } = await gatewayFixture.client.exec({
-    body: { argv: ["cat"], stdin: "pipe", background: true },
-  });
-  expect((await errorOf(gatewayFixture.client.screen({ params: run }))).code).toBe("BAD_INPUT");
-  expect((await errorOf(gatewayFixture.client.sendKeys({ params: run, body: { keys: ["Up"] } }))).code).toBe(
-    "BAD_INPUT",
-  );
-  await gatewayFixture.client.write({ params: run, body: { close: true } });
-  expect((await waitForRunEnd(gatewayFixture.client, run.runId)).exit?.code).toBe(0);
-});
-
-test("a key that does not exist is bad input", async () => {
-  const params = await bash();
-  const { code } = await errorOf(gatewayFixture.client.sendKeys({ params, body: { keys: ["C-"] } }));
-  expect(code).toBe("BAD_INPUT");
-  await end(params);
-});
-
-test("kill answers gone when all processes are, and ended-before for an ended run", async () => {
-  plantLookalike("sleep", "61");
-  const { run } = await gatewayFixture.client.exec({
-    body: { ...shellCommand("sleep 61 & sleep 61 & wait"), background: true },
-  });
-  await waitFor("its children run", async () => (await findProcessesOfRun(run.runId)).length >= 3);
-  const { outcome, survivors, run: record } = await gatewayFixture.client.kill({ params: run });
-  expect({ outcome, survivors }).toEqual({ outcome: "gone", survivors: [] });
-  expect(await findProcessesOfRun(run.runId)).toEqual([]);
-  expect(record).toMatchObject({ state: "exited", exit: { reason: "manual-cancel", actor: "operator" } });
-  expect(await gatewayFixture.client.kill({ params: run })).toMatchObject({ outcome: "ended-before" });
-});
-
-test("a run of another supervisor is visible and can be killed, but takes no input", async () => {
-  plantLookalike("sleep", "62");
-  const other = await realSupervisor({ home: gatewayFixture.home });
-  const { runId } = await other.spawn({ io: "pipe", argv: ["sh", "-c", "echo here; exec sleep 62"] });
-  const params = { runId };
-  await waitFor(
-    "its output is seen",
-    async () => outputText(await gatewayFixture.client.poll({ params })) === "here\n",
-  );
-  expect((await errorOf(gatewayFixture.client.write({ params, body: { text: "x" } }))).code).toBe(
-    "NOT_STEERING",
-  );
-  expect(await gatewayFixture.client.kill({ params, body: { graceMs: 0 } })).toMatchObject({
-    outcome: "gone",
-  });
-  expect(await findProcessesOfRun(runId)).toEqual([]);
-});
-
-test("a poll waits for new output also of a run of another supervisor", async () => {
-  const other = await realSupervisor({ home: gatewayFixture.home });
-  const { runId } = await other.spawn({ io: "pipe", argv: ["sh", "-c", "sleep 0.4; echo here; sleep 63"] });
-  const params = { runId };
-  expect(outputText(await gatewayFixture.client.poll({ params, query: { waitMs: 10_000 } }))).toBe("here\n");
-  await gatewayFixture.client.kill({ params, body: { graceMs: 0 } });
-});
-
 test("the gateway serves docs/openapi.json", async () => {
-  const { text } = await gatewayFixture.raw("GET", "/openapi.json");
+  const { text } = await fixture.raw("GET", "/openapi.json");
   expect(JSON.parse(text)).toEqual(JSON.parse(await readFile("docs/openapi.json", "utf8")));
 });
 
-test("remove hides a run at once, and stops it; its record stays", async () => {
-  const { run } = await gatewayFixture.client.exec({
-    body: { argv: ["sleep", "60"], background: true, graceMs: 0 },
-  });
-  expect(await gatewayFixture.client.remove({ params: run })).toEqual({ runId: run.runId, stopping: true });
-  const { runs } = await gatewayFixture.client.listRuns({ query: { all: "1", limit: 1000 } });
-  expect(runs.map(({ runId }) => runId)).not.toContain(run.runId);
-  expect(await waitForRunEnd(gatewayFixture.client, run.runId)).toMatchObject({
-    exit: { reason: "manual-cancel" },
-  });
-});
-
-test("runs are found by label, agent and state", async () => {
-  const labels = { team: "a", role: "x" };
-  const { run } = await gatewayFixture.client.exec({ body: { argv: ["true"], labels, agentId: "finder" } });
-  const find = async (query: object) =>
-    (await gatewayFixture.client.listRuns({ query })).runs.map(({ runId }) => runId);
-  expect(await find({ all: "1", label: "team=a,role=x" })).toEqual([run.runId]);
-  expect(await find({ all: "1", agent: "finder" })).toEqual([run.runId]);
-  expect(await find({ all: "1", label: "team=b" })).toEqual([]);
-  expect(await find({ agent: "finder" })).toEqual([]);
-  expect((await errorOf(find({ label: "nonsense" }))).code).toBe("BAD_INPUT");
-});
-
 test("events can be replayed from any number on, page by page", async () => {
-  const { run } = await gatewayFixture.client.exec({ body: { argv: ["true"] } });
+  const { run } = await fixture.client.exec({ body: { argv: ["true"] } });
   const query = { run: run.runId };
-  const whole = await gatewayFixture.client.events({ query });
+  const whole = await fixture.client.events({ query });
   expect(whole.events.map(({ type }) => type)).toEqual(expect.arrayContaining(["spawn", "exit"]));
   const paged = [];
   for (let after = 0; ;) {
-    const page = await gatewayFixture.client.events({ query: { ...query, after, limit: 1 } });
+    const page = await fixture.client.events({ query: { ...query, after, limit: 1 } });
     if (page.events.length === 0) break;
     paged.push(...page.events);
     ({ after } = page);
   }
   expect(paged).toEqual(whole.events);
-  expect(await gatewayFixture.client.events({ query })).toEqual(whole);
+  expect(await fixture.client.events({ query })).toEqual(whole);
 });
 
 test("events can be followed, from the past into the future, also those of other supervisors", async () => {
-  const { run } = await gatewayFixture.client.exec({ body: { argv: ["true"] } });
+  const { run } = await fixture.client.exec({ body: { argv: ["true"] } });
   let text = "";
   const following = request({
-    socketPath: gatewayFixture.socketPath,
+    socketPath: fixture.socketPath,
     path: "/v1/events?follow=1",
-    headers: { authorization: `Bearer ${gatewayFixture.token}` },
+    headers: { authorization: `Bearer ${fixture.token}` },
   });
   onTestFinished(() => void following.destroy());
   following.on("error", () => undefined);
@@ -324,52 +98,13 @@ test("events can be followed, from the past into the future, also those of other
       .filter((line) => line !== "")
       .some((line) => line.includes(runId) && line.includes('"exit"'));
   await waitFor("the past is there", has(run.runId));
-  const other = await realSupervisor({ home: gatewayFixture.home });
+  const other = await realSupervisor({ home: fixture.home });
   const later = await other.spawn({ io: "pipe", argv: ["true"] });
   await later.wait();
   await waitFor("the future came", has(later.runId));
   const lines = text.trimEnd().split("\n");
   const seqs = lines.map((line) => (JSON.parse(line) as { seq: number }).seq);
   expect(seqs).toEqual([...new Set(seqs)].toSorted((a, b) => a - b));
-});
-
-test("viewers attach and detach: output from the start, input, garbage refused, the end", async () => {
-  const { run } = await gatewayFixture.client.exec({
-    body: { ...shellCommand("echo first; cat"), stdin: "pipe", background: true },
-  });
-  const view = () => {
-    const viewer = new WebSocket(`ws+unix://${gatewayFixture.socketPath}:/v1/runs/${run.runId}/attach`, {
-      headers: { authorization: `Bearer ${gatewayFixture.token}` },
-    });
-    const seen = { output: "", said: [] as { type: string; record?: unknown }[], closed: 0 };
-    viewer.on("message", (data: Buffer, binary: boolean) => {
-      if (binary) seen.output += decodeFrame(data).bytes.toString();
-      else seen.said.push(JSON.parse(data.toString()) as { type: string });
-    });
-    viewer.on("close", (code: number) => (seen.closed = code));
-    return { viewer, seen };
-  };
-  const one = view();
-  const two = view();
-  await waitFor("both see it", () => [one, two].every(({ seen }) => seen.output === "first\n"));
-  two.viewer.close();
-  for (const garbage of [
-    "{",
-    "null",
-    '{"type":"?"}',
-    '{"type":"ack","stream":"x","offset":-1}',
-    '{"type":"stop","graceMs":"x"}',
-  ])
-    one.viewer.send(garbage);
-  await waitFor(
-    "all of it was refused",
-    () => one.seen.said.filter(({ type }) => type === "refused").length === 5,
-  );
-  one.viewer.send(Buffer.from("typed\n"));
-  await waitFor("it came back", () => one.seen.output === "first\ntyped\n");
-  one.viewer.send(JSON.stringify({ type: "eof" }));
-  await waitFor("it was told of the end", () => one.seen.closed === 1000);
-  expect(one.seen.said.at(-1)).toMatchObject({ type: "ended", record: { exit: { code: 0 } } });
 });
 
 test.for([

@@ -22,13 +22,13 @@ token = { env = "IT_BOT" }
 kind = "slack"
 url = { env = "IT_ROOM" }
 `;
-const gatewayFixture = gatewayForFile({ config: parseConfig(channels, "") });
+const fixture = gatewayForFile({ config: parseConfig(channels, "") });
 type Rules = RequestOf<"openSession">["body"]["execRules"];
 const anything: Rules = [{ effect: "allow" }];
 
 async function session(key: string, execRules: Rules = anything) {
-  const { token, session: row } = await gatewayFixture.client.openSession({ body: { key, execRules } });
-  return { client: gatewayFixture.as(token), token, id: row.id };
+  const { token, session: row } = await fixture.client.openSession({ body: { key, execRules } });
+  return { client: fixture.as(token), token, id: row.id };
 }
 
 async function sleeping(client: GatewayClient): Promise<string> {
@@ -37,7 +37,7 @@ async function sleeping(client: GatewayClient): Promise<string> {
 }
 
 async function attachAnswer(runId: string, token: string): Promise<string> {
-  const viewer = new WebSocket(`ws+unix://${gatewayFixture.socketPath}:/v1/runs/${runId}/attach`, {
+  const viewer = new WebSocket(`ws+unix://${fixture.socketPath}:/v1/runs/${runId}/attach`, {
     headers: { authorization: `Bearer ${token}` },
   });
   viewer.on("error", () => undefined);
@@ -49,6 +49,11 @@ async function attachAnswer(runId: string, token: string): Promise<string> {
       response.once("end", () => resolve(text));
     });
   });
+}
+
+async function pending(id: string) {
+  const { approvals } = await fixture.client.listApprovals();
+  return approvals.find(({ sessionId }) => sessionId === id);
 }
 
 test("a session starts, sees, steers and stops its own runs", async () => {
@@ -85,10 +90,10 @@ test("a run has only the token of its session in its environment", async () => {
   });
   const given = outputText(answer);
   expect(answer.run.sessionKey).toBe("child");
-  expect([token, "mine", gatewayFixture.token]).not.toContain(given);
-  const { runs } = await gatewayFixture.as(given).listRuns({ query: { all: "1" } });
+  expect([token, "mine", fixture.token]).not.toContain(given);
+  const { runs } = await fixture.as(given).listRuns({ query: { all: "1" } });
   expect(runs.map(({ runId }) => runId)).toEqual([answer.run.runId]);
-  await gatewayFixture.client.kill({ params: answer.run });
+  await fixture.client.kill({ params: answer.run });
 });
 
 const routes: [string, (client: GatewayClient, runId: string) => Promise<unknown>][] = [
@@ -111,7 +116,7 @@ const routes: [string, (client: GatewayClient, runId: string) => Promise<unknown
 test("records of others answer exactly as if they did not exist", async () => {
   const stranger = await session("stranger");
   const curious = await session("curious");
-  const foreign = [await sleeping(stranger.client), await sleeping(gatewayFixture.client)];
+  const foreign = [await sleeping(stranger.client), await sleeping(fixture.client)];
   const missing = "run_000000000000";
   for (const runId of foreign) {
     for (const [verb, ask] of routes) {
@@ -128,28 +133,28 @@ test("records of others answer exactly as if they did not exist", async () => {
       const ask = (run: string) => curious.client.events({ query: { run, after } });
       expect(await ask(runId)).toEqual(await ask(missing));
     }
-    expect((await gatewayFixture.client.getRun({ params: { runId } })).state).toBe("running");
+    expect((await fixture.client.getRun({ params: { runId } })).state).toBe("running");
   }
   expect((await curious.client.listRuns({ query: { all: "1" } })).runs).toEqual([]);
   expect((await curious.client.listRuns({ query: { session: "stranger" } })).runs).toEqual([]);
   const { sessions } = await curious.client.listSessions();
   expect(sessions.map(({ key }) => key)).toEqual(["curious"]);
-  for (const runId of foreign) await gatewayFixture.client.kill({ params: { runId } });
+  for (const runId of foreign) await fixture.client.kill({ params: { runId } });
 });
 
 test("the status counts only the runs that the session sees", async () => {
   const { client } = await session("counting");
-  const runId = await sleeping(gatewayFixture.client);
+  const runId = await sleeping(fixture.client);
   expect((await client.status()).runs).toBe(0);
   const own = await sleeping(client);
   expect((await client.status()).runs).toBe(1);
-  expect((await gatewayFixture.client.status()).runs).toBeGreaterThanOrEqual(2);
-  for (const each of [runId, own]) await gatewayFixture.client.kill({ params: { runId: each } });
+  expect((await fixture.client.status()).runs).toBeGreaterThanOrEqual(2);
+  for (const each of [runId, own]) await fixture.client.kill({ params: { runId: each } });
 });
 
 test("routes for the operator answer a session like unknown paths", async () => {
   const { token } = await session("modest");
-  const unknown = await gatewayFixture.raw("GET", "/v1/nothing", { token });
+  const unknown = await fixture.raw("GET", "/v1/nothing", { token });
   for (const [method, path] of [
     ["POST", "/v1/gateway/stop"],
     ["POST", "/v1/sessions"],
@@ -158,7 +163,7 @@ test("routes for the operator answer a session like unknown paths", async () => 
     ["GET", "/v1/gateways"],
     ["POST", "/v1/approvals/x"],
   ] as const) {
-    const { status, text } = await gatewayFixture.raw(method, path, {
+    const { status, text } = await fixture.raw(method, path, {
       token,
       ...(method === "POST" && { body: "{" }),
     });
@@ -170,7 +175,7 @@ test("routes for the operator answer a session like unknown paths", async () => 
 test("others' runs do not use up a session's page", async () => {
   const { client } = await session("paged");
   const mine = await client.exec({ body: { argv: ["true"] } });
-  for (let i = 0; i < 3; i++) await gatewayFixture.client.exec({ body: { argv: ["true"] } });
+  for (let i = 0; i < 3; i++) await fixture.client.exec({ body: { argv: ["true"] } });
   const { runs } = await client.listRuns({ query: { all: "1", limit: 1 } });
   expect(runs.map(({ runId }) => runId)).toEqual([mine.run.runId]);
   await session("paged-too");
@@ -194,66 +199,13 @@ test.for([
   expect((await errorOf(client.exec({ body }))).code).toBe("EXEC_DENIED");
 });
 
-async function pending(id: string) {
-  const { approvals } = await gatewayFixture.client.listApprovals();
-  return approvals.find(({ sessionId }) => sessionId === id);
-}
-
-test("an approval waits until the operator allows it", async () => {
-  const { client, id } = await session("asking", []);
-  const answer = client.exec({ body: { argv: ["echo", "allowed"] } });
-  await waitFor("it is asked", async () => (await pending(id)) !== undefined);
-  const question = await pending(id);
-  expect(question).toMatchObject({ command: "/usr/bin/echo allowed", decision: null });
-  const params = { id: question?.id ?? "" };
-  const decided = await gatewayFixture.client.decideApproval({ params, body: { verdict: "allow" } });
-  expect(decided).toMatchObject({
-    decided: true,
-    approval: { decision: { verdict: "allow", actor: "operator" } },
-  });
-  expect(outputText(await answer)).toBe("allowed\n");
-  expect(await gatewayFixture.client.decideApproval({ params, body: { verdict: "deny" } })).toMatchObject({
-    decided: false,
-    approval: { decision: { verdict: "allow" } },
-  });
-});
-
-test("an approval can be denied", async () => {
-  const { client, id } = await session("asking-in-vain", []);
-  const answer = errorOf(client.exec({ body: { argv: ["true"] } }));
-  await waitFor("it is asked", async () => (await pending(id)) !== undefined);
-  const params = { id: (await pending(id))?.id ?? "" };
-  await gatewayFixture.client.decideApproval({ params, body: { verdict: "deny" } });
-  expect(await answer).toMatchObject({
-    code: "EXEC_DENIED",
-    message: expect.stringContaining("operator said no"),
-  });
-  expect((await client.listRuns({ query: { all: "1" } })).runs).toEqual([]);
-});
-
-test("an approval expires when its caller disconnects and can no longer be allowed", async () => {
-  const { client, id } = await session("impatient", []);
-  const left = new AbortController();
-  const answer = client.exec({ body: { argv: ["true"] } }, left.signal).catch(() => "left");
-  await waitFor("it is asked", async () => (await pending(id)) !== undefined);
-  const params = { id: (await pending(id))?.id ?? "" };
-  left.abort();
-  expect(await answer).toBe("left");
-  await waitFor("it has expired", async () => (await pending(id)) === undefined);
-  expect(await gatewayFixture.client.decideApproval({ params, body: { verdict: "allow" } })).toMatchObject({
-    decided: false,
-    approval: { decision: { verdict: "expired", actor: "caller gone" } },
-  });
-  expect((await client.listRuns({ query: { all: "1" } })).runs).toEqual([]);
-});
-
 test("a closed session's tokens are invalid for new, waiting and streaming requests", async () => {
   const { client, id, token } = await session("closed", [{ effect: "allow", executable: "sleep" }]);
   const runId = await sleeping(client);
   const asked = errorOf(client.exec({ body: { argv: ["true"] } }));
   const seen: string[] = [];
   const following = request({
-    socketPath: gatewayFixture.socketPath,
+    socketPath: fixture.socketPath,
     path: "/v1/events?follow=1",
     headers: { authorization: `Bearer ${token}` },
   });
@@ -262,40 +214,40 @@ test("a closed session's tokens are invalid for new, waiting and streaming reque
   following.end();
   await waitFor("it follows", () => seen.join("").includes(runId));
   await waitFor("it is asked", async () => (await pending(id)) !== undefined);
-  expect(await gatewayFixture.client.closeSession({ params: { id } })).toEqual({ closed: true });
+  expect(await fixture.client.closeSession({ params: { id } })).toEqual({ closed: true });
   expect((await asked).code).toBe("EXEC_DENIED");
   expect((await errorOf(client.status())).code).toBe("UNAUTHORIZED");
   const before = seen.length;
-  expect(await gatewayFixture.client.kill({ params: { runId } })).toMatchObject({ outcome: "gone" });
+  expect(await fixture.client.kill({ params: { runId } })).toMatchObject({ outcome: "gone" });
   await setTimeout(400);
   following.destroy();
   expect(seen.slice(before)).toEqual([]);
-  expect(await gatewayFixture.client.closeSession({ params: { id } })).toEqual({ closed: false });
+  expect(await fixture.client.closeSession({ params: { id } })).toEqual({ closed: false });
 });
 
 test("a session that reuses the key of a closed one does not see its runs", async () => {
   const first = await session("reused");
   const runId = await sleeping(first.client);
-  await gatewayFixture.client.closeSession({ params: { id: first.id } });
+  await fixture.client.closeSession({ params: { id: first.id } });
   const second = await session("reused");
   const answer = await errorOf(second.client.getRun({ params: { runId } })).catch(() => ({ code: "SEEN" }));
-  await gatewayFixture.client.kill({ params: { runId } });
+  await fixture.client.kill({ params: { runId } });
   expect(answer.code).toBe("RUN_NOT_FOUND");
   // By its name, whoever has that now.
-  expect(await gatewayFixture.client.closeSession({ params: { id: "reused" } })).toEqual({ closed: true });
-  expect(await gatewayFixture.client.closeSession({ params: { id: "reused" } })).toEqual({ closed: false });
+  expect(await fixture.client.closeSession({ params: { id: "reused" } })).toEqual({ closed: true });
+  expect(await fixture.client.closeSession({ params: { id: "reused" } })).toEqual({ closed: false });
   expect((await errorOf(second.client.getRun({ params: { runId } }))).code).toBe("UNAUTHORIZED");
 });
 
 test("a viewer of a closed session is disconnected", async () => {
   const { client, id, token } = await session("viewed");
   const runId = await sleeping(client);
-  const viewer = new WebSocket(`ws+unix://${gatewayFixture.socketPath}:/v1/runs/${runId}/attach`, {
+  const viewer = new WebSocket(`ws+unix://${fixture.socketPath}:/v1/runs/${runId}/attach`, {
     headers: { authorization: `Bearer ${token}` },
   });
   const closed = new Promise<number>((resolve) => viewer.once("close", resolve));
   await new Promise((resolve) => viewer.once("open", resolve));
-  await gatewayFixture.client.closeSession({ params: { id } });
+  await fixture.client.closeSession({ params: { id } });
   expect(await closed).toBe(1008);
-  expect(await gatewayFixture.client.kill({ params: { runId } })).toMatchObject({ outcome: "gone" });
+  expect(await fixture.client.kill({ params: { runId } })).toMatchObject({ outcome: "gone" });
 });

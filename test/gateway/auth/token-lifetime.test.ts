@@ -17,11 +17,11 @@ import {
 } from "../../support/gateway/gateway-process.js";
 import { waitFor } from "../../support/wait-for.js";
 
-const gatewayFixture = gatewayForFile();
+const fixture = gatewayForFile();
 const allowed = { execRules: [{ effect: "allow" as const }] };
 
 async function codeOf(token: string): Promise<string> {
-  return gatewayFixture
+  return fixture
     .as(token)
     .status()
     .then(
@@ -31,9 +31,9 @@ async function codeOf(token: string): Promise<string> {
 }
 
 test("a run's token is valid while the run lives, and invalid when its end is recorded", async () => {
-  const { session, token } = await gatewayFixture.client.openSession({ body: { key: "runs", ...allowed } });
-  const path = join(gatewayFixture.home, "token");
-  const { run } = await gatewayFixture.as(token).exec({
+  const { session, token } = await fixture.client.openSession({ body: { key: "runs", ...allowed } });
+  const path = join(fixture.home, "token");
+  const { run } = await fixture.as(token).exec({
     body: {
       ...shellCommand(`printf %s "$HOLDFAST_TOKEN" > ${path}; sleep 60`),
       background: true,
@@ -47,55 +47,55 @@ test("a run's token is valid while the run lives, and invalid when its end is re
   const ofRun = await readFile(path, "utf8");
   expect(ofRun).not.toBe(token);
   expect(await codeOf(ofRun)).toBe("OK");
-  await gatewayFixture.client.kill({ params: run });
-  await waitForRunEnd(gatewayFixture.client, run.runId);
+  await fixture.client.kill({ params: run });
+  await waitForRunEnd(fixture.client, run.runId);
   expect(await codeOf(ofRun)).toBe("UNAUTHORIZED");
   expect(await codeOf(token)).toBe("OK");
-  await gatewayFixture.client.closeSession({ params: { id: session.id } });
+  await fixture.client.closeSession({ params: { id: session.id } });
 });
 
 test("tokens of many short runs do not accumulate", async () => {
-  const { session, token } = await gatewayFixture.client.openSession({ body: { key: "many", ...allowed } });
-  const client = gatewayFixture.as(token);
+  const { session, token } = await fixture.client.openSession({ body: { key: "many", ...allowed } });
+  const client = fixture.as(token);
   for (let at = 0; at < 10; at++)
     await Promise.all(Array.from({ length: 10 }, () => client.exec({ body: { argv: ["true"] } })));
   await client.exec({ body: { argv: ["true"] } });
-  await using store = await openSqliteStore({ path: join(gatewayFixture.home, "store.sqlite") });
+  await using store = await openSqliteStore({ path: join(fixture.home, "store.sqlite") });
   // All but the session's own, and those of the last runs.
   expect(await store.deleteEndedTokens(Date.now())).toBeLessThan(15);
-  await gatewayFixture.client.closeSession({ params: { id: session.id } });
+  await fixture.client.closeSession({ params: { id: session.id } });
 });
 
 test("a token ends after its time, and a rotation ends the session's other tokens", async () => {
-  const { session, token: short } = await gatewayFixture.client.openSession({
+  const { session, token: short } = await fixture.client.openSession({
     body: { key: "rotated", tokenTtlMs: 1_000 },
   });
   expect(await codeOf(short)).toBe("OK");
-  const { token: first } = await gatewayFixture.client.openSession({ body: { key: "rotated" } });
+  const { token: first } = await fixture.client.openSession({ body: { key: "rotated" } });
   const params = { id: session.id };
-  const { token: second } = await gatewayFixture.client.rotateToken({ params, body: { graceMs: 60_000 } });
+  const { token: second } = await fixture.client.rotateToken({ params, body: { graceMs: 60_000 } });
   expect([await codeOf(first), await codeOf(second)]).toEqual(["OK", "OK"]);
-  const { token: third } = await gatewayFixture.client.rotateToken({ params: { id: "rotated" }, body: {} });
+  const { token: third } = await fixture.client.rotateToken({ params: { id: "rotated" }, body: {} });
   expect([await codeOf(first), await codeOf(second), await codeOf(third)]).toEqual([
     "UNAUTHORIZED",
     "UNAUTHORIZED",
     "OK",
   ]);
   await waitFor("its time is over", async () => (await codeOf(short)) === "UNAUTHORIZED");
-  await gatewayFixture.client.closeSession({ params });
-  expect(await errorOf(gatewayFixture.client.rotateToken({ params, body: {} }))).toMatchObject({
+  await fixture.client.closeSession({ params });
+  expect(await errorOf(fixture.client.rotateToken({ params, body: {} }))).toMatchObject({
     code: "SESSION_CLOSED",
   });
 });
 
 test("streams and viewers end with the token they were opened with", async () => {
-  const { session, token } = await gatewayFixture.client.openSession({
+  const { session, token } = await fixture.client.openSession({
     body: { key: "streams", ...allowed },
   });
-  const { run } = await gatewayFixture.as(token).exec({
+  const { run } = await fixture.as(token).exec({
     body: { argv: ["sleep", "60"], background: true, graceMs: 0 },
   });
-  const { socketPath } = gatewayFixture;
+  const { socketPath } = fixture;
   const headers = { authorization: `Bearer ${token}` };
   const asking = get({ socketPath, path: "/v1/events?follow=1", headers, agent: false });
   onTestFinished(() => void asking.destroy());
@@ -104,12 +104,12 @@ test("streams and viewers end with the token they were opened with", async () =>
   await once(viewer, "message");
   const ended = once(events.resume(), "end");
   const closed = once(viewer, "close");
-  await gatewayFixture.client.rotateToken({ params: { id: session.id }, body: {} });
+  await fixture.client.rotateToken({ params: { id: session.id }, body: {} });
   expect((await closed)[0]).toBe(1008);
   // An event, which the follower would be told.
-  await gatewayFixture.client.kill({ params: run });
+  await fixture.client.kill({ params: run });
   await ended;
-  await gatewayFixture.client.closeSession({ params: { id: session.id } });
+  await fixture.client.closeSession({ params: { id: session.id } });
 });
 
 test("the token of a run that ended without a gateway is invalid in the next gateway", async () => {

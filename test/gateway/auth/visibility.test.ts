@@ -23,23 +23,17 @@ const AGENTS: Readonly<Record<Relation, string>> = {
 
 const keyOf = (who: string, relation: Relation): string => `${who}'s ${relation}`;
 
-function ask(
-  gatewayFixture: RealGateway,
-  verb: SessionVerb,
-  key: string,
-  token: string,
-): Promise<RawResponse> {
+function ask(fixture: RealGateway, verb: SessionVerb, key: string, token: string): Promise<RawResponse> {
   const path = `/v1/sessions/${encodeURIComponent(key)}`;
-  if (verb === "send")
-    return gatewayFixture.raw("POST", `${path}/messages`, { token, body: '{"text":"hi"}' });
-  return gatewayFixture.raw("GET", verb === "status" ? path : `${path}/history`, { token });
+  if (verb === "send") return fixture.raw("POST", `${path}/messages`, { token, body: '{"text":"hi"}' });
+  return fixture.raw("GET", verb === "status" ? path : `${path}/history`, { token });
 }
 
 describe.each([
   { a2a: false, config: '[a2a]\nallow = [{ from = "*", to = "*" }]\n' },
   { a2a: true, config: '[a2a]\nenabled = true\nallow = [{ from = "codex", to = "claude" }]\n' },
 ])("with a2a $a2a", ({ a2a, config }) => {
-  const gatewayFixture = gatewayForFile({ config: parseConfig(config, "") });
+  const fixture = gatewayForFile({ config: parseConfig(config, "") });
   const tokens = new Map<string, string>();
   const before = new Map<string, RawResponse>();
   const seats = [false, true].flatMap((sandboxed) =>
@@ -53,14 +47,14 @@ describe.each([
   beforeAll(async () => {
     for (const { visibility, sandboxed, who } of seats) {
       const body = { key: keyOf(who, "itself"), agentId: AGENTS.itself, visibility, sandboxed };
-      const { token } = await gatewayFixture.client.openSession({ body });
+      const { token } = await fixture.client.openSession({ body });
       tokens.set(who, token);
       // Nobody of these is there yet: the answers to compare with.
       for (const relation of RELATIONS.slice(1))
         for (const verb of VERBS)
           before.set(
             `${verb} ${keyOf(who, relation)}`,
-            await ask(gatewayFixture, verb, keyOf(who, relation), token),
+            await ask(fixture, verb, keyOf(who, relation), token),
           );
     }
     for (const { who } of seats)
@@ -71,7 +65,7 @@ describe.each([
           agentId: AGENTS[relation],
           ...(relation.startsWith("own") ? { parentSessionKey: keyOf(who, parent) } : {}),
         };
-        await gatewayFixture.client.openSession({ body });
+        await fixture.client.openSession({ body });
       }
   });
 
@@ -79,7 +73,7 @@ describe.each([
     "$who: list, status, history and send show the same, and only that",
     async ({ who, ...at }) => {
       const token = tokens.get(who) ?? "";
-      const { sessions } = await gatewayFixture.as(token).listSessions({ query: { limit: 1_000 } });
+      const { sessions } = await fixture.as(token).listSessions({ query: { limit: 1_000 } });
       const listed = new Set(sessions.map(({ key }) => key));
       for (const { relation, visible } of visibilityMatrix.filter(
         (each) => each.a2a === a2a && each.visibility === at.visibility && each.sandboxed === at.sandboxed,
@@ -87,7 +81,7 @@ describe.each([
         const key = keyOf(who, relation);
         expect({ relation, listed: listed.has(key) }).toEqual({ relation, listed: visible });
         for (const verb of VERBS) {
-          const answer = await ask(gatewayFixture, verb, key, token);
+          const answer = await ask(fixture, verb, key, token);
           if (visible)
             expect({ relation, verb, status: answer.status }).toEqual({ relation, verb, status: 200 });
           // Byte for byte what it was when there was no such session.
@@ -108,7 +102,7 @@ describe.each([
       for (const { relation, visible } of visibilityMatrix.filter(
         (each) => each.a2a === a2a && each.visibility === at.visibility && each.sandboxed === at.sandboxed,
       )) {
-        const { session, messages } = await gatewayFixture.client.sessionHistory({
+        const { session, messages } = await fixture.client.sessionHistory({
           params: { id: keyOf(who, relation) },
         });
         const from = messages.filter(({ actor }) => actor === `session:${keyOf(who, "itself")}`);
@@ -126,7 +120,7 @@ describe.each([
 
   test("a lower requested visibility shows less, a higher one no more", async () => {
     for (const { who, visibility } of seats) {
-      const client = gatewayFixture.as(tokens.get(who) ?? "");
+      const client = fixture.as(tokens.get(who) ?? "");
       const keys = async (asked?: (typeof VISIBILITIES)[number]): Promise<Set<string>> => {
         const { sessions } = await client.listSessions({
           query: { limit: 1_000, ...(asked === undefined ? {} : { visibility: asked }) },
@@ -157,7 +151,7 @@ describe.each([
 
   test("the gateway's log has the rule of a denial; the session does not learn it", async () => {
     const stranger = keyOf("all, boxed", "cross agent");
-    const denials = gatewayFixture.news.filter((each) => each.type === "denied" && each.what === stranger);
+    const denials = fixture.news.filter((each) => each.type === "denied" && each.what === stranger);
     const [first] = denials;
     expect(first).toMatchObject({
       actor: `session:${keyOf("all, boxed", "itself")}`,
@@ -165,7 +159,7 @@ describe.each([
       sessionId: expect.stringMatching(/^ses_/) as string,
     });
     expect(denials).toHaveLength(VERBS.length);
-    const free = gatewayFixture.news.filter(
+    const free = fixture.news.filter(
       (each) => each.type === "denied" && each.what === keyOf("all", "cross agent"),
     );
     if (a2a) expect(free).toEqual([]);
@@ -174,29 +168,29 @@ describe.each([
 });
 
 describe("a key that is used again", () => {
-  const gatewayFixture = gatewayForFile();
+  const fixture = gatewayForFile();
 
   test("inherits nothing: no runs, no messages, no children, no questions, no inbox", async () => {
     const key = "again";
     const rules = { execRules: [{ effect: "allow" as const, executable: "sleep" }] };
-    const old = await gatewayFixture.client.openSession({ body: { key, agentId: "codex", ...rules } });
-    const child = await gatewayFixture.client.openSession({ body: { key: "child", parentSessionKey: key } });
-    const { run } = await gatewayFixture
+    const old = await fixture.client.openSession({ body: { key, agentId: "codex", ...rules } });
+    const child = await fixture.client.openSession({ body: { key: "child", parentSessionKey: key } });
+    const { run } = await fixture
       .as(old.token)
       .exec({ body: { argv: ["sleep", "60"], background: true, graceMs: 0 } });
-    await gatewayFixture.client.sendMessage({ params: { id: key }, body: { text: "for the old one" } });
-    const asked = errorOf(gatewayFixture.as(old.token).exec({ body: { argv: ["true"] } }));
+    await fixture.client.sendMessage({ params: { id: key }, body: { text: "for the old one" } });
+    const asked = errorOf(fixture.as(old.token).exec({ body: { argv: ["true"] } }));
     await expect
-      .poll(async () => (await gatewayFixture.client.listApprovals()).approvals.length, { timeout: 15_000 })
+      .poll(async () => (await fixture.client.listApprovals()).approvals.length, { timeout: 15_000 })
       .toBe(1);
-    await gatewayFixture.client.closeSession({ params: { id: old.session.id } });
+    await fixture.client.closeSession({ params: { id: old.session.id } });
     expect(await asked).toMatchObject({ code: "EXEC_DENIED" });
 
-    const next = await gatewayFixture.client.openSession({
+    const next = await fixture.client.openSession({
       body: { key, agentId: "codex", visibility: "tree" },
     });
     expect(next.session.id).not.toBe(old.session.id);
-    const heir = gatewayFixture.as(next.token);
+    const heir = fixture.as(next.token);
     expect((await heir.listRuns({ query: { all: "1", hidden: "1" } })).runs).toEqual([]);
     expect((await heir.listRuns({ query: { session: key } })).runs).toEqual([]);
     expect(await errorOf(heir.getRun({ params: run }))).toMatchObject({ code: "RUN_NOT_FOUND" });
@@ -214,23 +208,21 @@ describe("a key that is used again", () => {
       });
     const { sessions } = await heir.listSessions({ query: { all: "1" } });
     expect(sessions.map(({ id }) => id)).toEqual([next.session.id]);
-    expect((await gatewayFixture.client.listApprovals()).approvals).toEqual([]);
+    expect((await fixture.client.listApprovals()).approvals).toEqual([]);
     // What was the old one's is still there, for who may see it.
-    const { messages } = await gatewayFixture.client.sessionHistory({ params: { id: old.session.id } });
+    const { messages } = await fixture.client.sessionHistory({ params: { id: old.session.id } });
     expect(messages.map(({ text }) => text)).toEqual(["for the old one"]);
     expect(
-      await errorOf(
-        gatewayFixture.client.sendMessage({ params: { id: old.session.id }, body: { text: "late" } }),
-      ),
+      await errorOf(fixture.client.sendMessage({ params: { id: old.session.id }, body: { text: "late" } })),
     ).toMatchObject({ code: "SESSION_CLOSED" });
-    await gatewayFixture.client.kill({ params: run });
+    await fixture.client.kill({ params: run });
   });
 
   test("the operator has no level of its own", async () => {
     for (const visibility of ["self", "tree", "agent"] as const)
-      expect(await errorOf(gatewayFixture.client.listSessions({ query: { visibility } }))).toMatchObject({
+      expect(await errorOf(fixture.client.listSessions({ query: { visibility } }))).toMatchObject({
         code: "BAD_INPUT",
       });
-    await gatewayFixture.client.listSessions({ query: { visibility: "all" } });
+    await fixture.client.listSessions({ query: { visibility: "all" } });
   });
 });

@@ -13,7 +13,7 @@ import { newRunId } from "../../../src/model/ids.js";
 import { waitForRunEnd, gatewayForFile, errorOf, shellCommand } from "../../support/gateway/real-gateway.js";
 import { waitFor } from "../../support/wait-for.js";
 
-const gatewayFixture = gatewayForFile();
+const fixture = gatewayForFile();
 
 class Caller {
   readonly #socket: WebSocket;
@@ -25,9 +25,9 @@ class Caller {
 
   constructor(runId: string, query = "") {
     this.#socket = new WebSocket(
-      `ws+unix://${gatewayFixture.socketPath}:/v1/runs/${runId}/attach?as=caller${query}`,
+      `ws+unix://${fixture.socketPath}:/v1/runs/${runId}/attach?as=caller${query}`,
       {
-        headers: { authorization: `Bearer ${gatewayFixture.token}` },
+        headers: { authorization: `Bearer ${fixture.token}` },
       },
     );
     this.#socket.on("error", () => undefined);
@@ -68,7 +68,7 @@ class Caller {
 
 async function called(script: string): Promise<string> {
   const body = { ...shellCommand(script), stdin: "pipe" as const, foreground: { bufferBytes: 1024 * 1024 } };
-  return (await gatewayFixture.client.exec({ body })).run.runId;
+  return (await fixture.client.exec({ body })).run.runId;
 }
 
 describe("a caller", () => {
@@ -110,7 +110,7 @@ describe("a caller", () => {
     await waitFor("it goes on", () => second.received.toString() === "e\n");
     second.say({ type: "stop", actor: "cli:somebody" });
     await waitFor("it has ended", () => second.closed === 1000);
-    expect((await waitForRunEnd(gatewayFixture.client, runId)).exit?.actor).toBe("cli:somebody");
+    expect((await waitForRunEnd(fixture.client, runId)).exit?.actor).toBe("cli:somebody");
     const late = new Caller(runId, "&stdout=1");
     await waitFor("the rest is kept", () => late.closed === 1000);
     expect(late.received.toString()).toBe("ne\n");
@@ -123,12 +123,12 @@ describe("a caller", () => {
     const caller = await new Caller(runId).attached();
     caller.send(encodeFrame("stdin", 0, Buffer.from("mine\n")));
     await waitFor("it is accepted", () => caller.heard("accepted").length === 1);
-    await gatewayFixture.client.adoptRun({ params });
+    await fixture.client.adoptRun({ params });
     const typed = { params, body: { text: "theirs\n" } };
-    expect(await errorOf(gatewayFixture.client.write(typed))).toMatchObject({ code: "NOT_STEERING" });
+    expect(await errorOf(fixture.client.write(typed))).toMatchObject({ code: "NOT_STEERING" });
     caller.hangUp();
     await waitFor("it is everybody's", () =>
-      gatewayFixture.client.write(typed).then(
+      fixture.client.write(typed).then(
         () => true,
         () => false,
       ),
@@ -140,19 +140,19 @@ describe("a caller", () => {
     await waitFor("it is told again", () => back.heard("unread").length === 2);
     back.hangUp();
     await waitFor("it is still open to others", () =>
-      gatewayFixture.client.write({ params, body: { text: "more\n", close: true } }).then(
+      fixture.client.write({ params, body: { text: "more\n", close: true } }).then(
         () => true,
         () => false,
       ),
     );
-    const { exit } = await waitForRunEnd(gatewayFixture.client, runId);
+    const { exit } = await waitForRunEnd(fixture.client, runId);
     expect(exit).toMatchObject({ reason: "exit", code: 0 });
   });
 
   test("loses neither input nor its end while the run cannot be steered for a moment", async () => {
     const runId = await called("cat");
     const caller = await new Caller(runId).attached();
-    const run = gatewayFixture.gateway.supervisor.run(runId)!;
+    const run = fixture.gateway.supervisor.run(runId)!;
     const fenced = new NotSteering(runId, "its lease could not be renewed in time");
     const write = vi.spyOn(run, "write").mockRejectedValueOnce(fenced);
     const close = vi.spyOn(run, "closeStdin").mockRejectedValueOnce(fenced);
@@ -168,9 +168,7 @@ describe("a caller", () => {
   test("is disconnected when its input fails, so that it reconnects and sends it again", async () => {
     const runId = await called("cat");
     const caller = await new Caller(runId).attached();
-    vi.spyOn(gatewayFixture.gateway.supervisor.run(runId)!, "write").mockRejectedValueOnce(
-      new LeaseLost(runId, 1),
-    );
+    vi.spyOn(fixture.gateway.supervisor.run(runId)!, "write").mockRejectedValueOnce(new LeaseLost(runId, 1));
     caller.send(encodeFrame("stdin", 0, Buffer.from("one\n")));
     await waitFor("it is hung up on", () => caller.closed === 1011);
     const back = await new Caller(runId).attached();
@@ -182,35 +180,35 @@ describe("a caller", () => {
 
   test("cannot send input with the request", async () => {
     const body = { ...shellCommand("cat"), input: "x", foreground: { bufferBytes: 1024 } };
-    expect(await errorOf(gatewayFixture.client.exec({ body }))).toMatchObject({
+    expect(await errorOf(fixture.client.exec({ body }))).toMatchObject({
       code: "BAD_INPUT",
       message: expect.stringContaining("only the caller writes to the input") as string,
     });
   });
 
   test("can attach only to a foreground run", async () => {
-    const { run } = await gatewayFixture.client.exec({
+    const { run } = await fixture.client.exec({
       body: { ...shellCommand("cat"), stdin: "pipe", background: true },
     });
     const caller = new Caller(run.runId);
     await waitFor("it is refused", () => caller.refused === 400);
-    await gatewayFixture.client.kill({ params: { runId: run.runId } });
+    await fixture.client.kill({ params: { runId: run.runId } });
   });
 });
 
 test("a requested run id can be used once; a second request gets the state of the first", async () => {
   const runId = newRunId();
   const body = { ...shellCommand("exit 3"), runId };
-  expect((await gatewayFixture.client.exec({ body })).run.exit?.code).toBe(3);
-  expect(await errorOf(gatewayFixture.client.exec({ body }))).toMatchObject({ code: "RUN_EXISTS" });
-  expect((await gatewayFixture.client.getRun({ params: { runId } })).exit?.code).toBe(3);
-  expect(await errorOf(gatewayFixture.client.exec({ body: { ...body, runId: "run_x" } }))).toMatchObject({
+  expect((await fixture.client.exec({ body })).run.exit?.code).toBe(3);
+  expect(await errorOf(fixture.client.exec({ body }))).toMatchObject({ code: "RUN_EXISTS" });
+  expect((await fixture.client.getRun({ params: { runId } })).exit?.code).toBe(3);
+  expect(await errorOf(fixture.client.exec({ body: { ...body, runId: "run_x" } }))).toMatchObject({
     code: "BAD_INPUT",
   });
 });
 
 test("a screen is updated between requests, at the size of the terminal", async () => {
-  const { run } = await gatewayFixture.client.exec({
+  const { run } = await fixture.client.exec({
     body: {
       ...shellCommand("echo one; read x; echo two; read x; stty size; read x"),
       pty: true,
@@ -220,15 +218,15 @@ test("a screen is updated between requests, at the size of the terminal", async 
     },
   });
   const params = { runId: run.runId };
-  const rows = async (): Promise<readonly string[]> => (await gatewayFixture.client.screen({ params })).rows;
+  const rows = async (): Promise<readonly string[]> => (await fixture.client.screen({ params })).rows;
   await waitFor("the first line is there", async () => (await rows())[0] === "one");
-  await gatewayFixture.client.write({ params, body: { text: "\n" } });
+  await fixture.client.write({ params, body: { text: "\n" } });
   await waitFor("the second is", async () => (await rows()).includes("two"));
-  await gatewayFixture.client.resize({ params, body: { rows: 7, cols: 40 } });
-  await gatewayFixture.client.write({ params, body: { text: "\n" } });
+  await fixture.client.resize({ params, body: { rows: 7, cols: 40 } });
+  await fixture.client.write({ params, body: { text: "\n" } });
   await waitFor("and its size", async () => (await rows()).includes("7 40"));
   const [one, two] = await Promise.all([rows(), rows()]);
   expect(one).toEqual(two);
   expect(one?.[0]).toBe("one");
-  await gatewayFixture.client.kill({ params });
+  await fixture.client.kill({ params });
 });

@@ -109,11 +109,11 @@ describe.skipIf(whyNoPostgres !== null)("a gateway on PostgreSQL", () => {
     vi.unstubAllEnvs();
     await server[Symbol.asyncDispose]();
   });
-  const gatewayFixture = gatewayForFile();
+  const fixture = gatewayForFile();
 
   test("gets another host's events by notification, not by polling", { timeout: 240_000 }, async () => {
     await using other = await database.open({ name: "other" });
-    const events = followNdjson<RunEvent>(gatewayFixture, `${contract.events.path}?follow=1&after=0`);
+    const events = followNdjson<RunEvent>(fixture, `${contract.events.path}?follow=1&after=0`);
     const begun = performance.now();
     // Each is waited for before the next is written. Looking every 5 s, this would take 20 s at least.
     for (let at = 1; at <= 5; at += 1) {

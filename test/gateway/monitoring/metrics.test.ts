@@ -7,23 +7,23 @@ import { waitFor } from "../../support/wait-for.js";
 const SPAWNED = { holdfast_run_spawn_total: 1, holdfast_run_spawn_seconds_count: 1 };
 
 test("each cause changes only its own metrics, once", async () => {
-  await using gatewayFixture = await BackgroundGateway.started();
-  const client = await gatewayFixture.client();
+  await using fixture = await BackgroundGateway.started();
+  const client = await fixture.client();
   let idle = "";
   await moves(
-    gatewayFixture,
+    fixture,
     "a start",
     { ...SPAWNED, 'holdfast_runs{state="running"}': 1, holdfast_processes: 1 },
     async () => {
-      idle = await gatewayFixture.startScript("echo up; exec sleep 7001");
-      await gatewayFixture.waitForOutput(idle, "up");
+      idle = await fixture.startScript("echo up; exec sleep 7001");
+      await fixture.waitForOutput(idle, "up");
     },
   );
-  const { boundary } = await gatewayFixture.record(idle);
+  const { boundary } = await fixture.record(idle);
   const killed = (boundary?.cgroup ?? null) === null ? "pid" : "cgroup";
 
   await moves(
-    gatewayFixture,
+    fixture,
     "a cancel",
     {
       'holdfast_run_exit_total{reason="manual-cancel"}': 1,
@@ -35,16 +35,11 @@ test("each cause changes only its own metrics, once", async () => {
       await client.kill({ params: { runId: idle }, body: {} });
     },
   );
+  await moves(fixture, "an exit", { ...SPAWNED, 'holdfast_run_exit_total{reason="exit"}': 1 }, async () => {
+    await client.exec({ body: { argv: ["true"] } });
+  });
   await moves(
-    gatewayFixture,
-    "an exit",
-    { ...SPAWNED, 'holdfast_run_exit_total{reason="exit"}': 1 },
-    async () => {
-      await client.exec({ body: { argv: ["true"] } });
-    },
-  );
-  await moves(
-    gatewayFixture,
+    fixture,
     "a signal",
     { ...SPAWNED, 'holdfast_run_exit_total{reason="signal"}': 1 },
     async () => {
@@ -52,7 +47,7 @@ test("each cause changes only its own metrics, once", async () => {
     },
   );
   await moves(
-    gatewayFixture,
+    fixture,
     "a command that is not there",
     { 'holdfast_run_exit_total{reason="spawn-error"}': 1 },
     async () => {
@@ -60,7 +55,7 @@ test("each cause changes only its own metrics, once", async () => {
     },
   );
   await moves(
-    gatewayFixture,
+    fixture,
     "its time is over",
     {
       ...SPAWNED,
@@ -73,7 +68,7 @@ test("each cause changes only its own metrics, once", async () => {
     },
   );
   await moves(
-    gatewayFixture,
+    fixture,
     "it is silent for too long",
     {
       ...SPAWNED,
@@ -86,7 +81,7 @@ test("each cause changes only its own metrics, once", async () => {
     },
   );
   await moves(
-    gatewayFixture,
+    fixture,
     "two are left behind in the background",
     {
       ...SPAWNED,
@@ -98,7 +93,7 @@ test("each cause changes only its own metrics, once", async () => {
     },
   );
   await moves(
-    gatewayFixture,
+    fixture,
     "one is left behind that does not mind TERM",
     {
       ...SPAWNED,
@@ -111,7 +106,7 @@ test("each cause changes only its own metrics, once", async () => {
     },
   );
   await moves(
-    gatewayFixture,
+    fixture,
     "one is left behind detached",
     {
       ...SPAWNED,
@@ -124,7 +119,7 @@ test("each cause changes only its own metrics, once", async () => {
     },
   );
   await moves(
-    gatewayFixture,
+    fixture,
     "a run is taken from a killed supervisor",
     {
       ...SPAWNED,
@@ -134,28 +129,24 @@ test("each cause changes only its own metrics, once", async () => {
       holdfast_processes: 3,
     },
     async () => {
-      const [runId = ""] = await gatewayFixture.leaveOrphans([TWO_PROCESSES]);
-      await waitFor(
-        "it is taken over",
-        async () => (await gatewayFixture.record(runId)).leaseEpoch === 2,
-        30_000,
-      );
+      const [runId = ""] = await fixture.leaveOrphans([TWO_PROCESSES]);
+      await waitFor("it is taken over", async () => (await fixture.record(runId)).leaseEpoch === 2, 30_000);
     },
   );
 });
 
 /** Waits until these have moved that far; by then nothing else may have moved. */
 async function moves(
-  gatewayFixture: BackgroundGateway,
+  fixture: BackgroundGateway,
   cause: string,
   expected: Readonly<Record<string, number>>,
   act: () => Promise<void>,
 ): Promise<void> {
-  const before = await scrapeMetrics(gatewayFixture);
+  const before = await scrapeMetrics(fixture);
   await act();
   let moved: Readonly<Record<string, number>> = {};
   await waitFor(`${cause} is counted`, async () => {
-    moved = difference(before, await scrapeMetrics(gatewayFixture));
+    moved = difference(before, await scrapeMetrics(fixture));
     return Object.entries(expected).every(([name, by]) => (moved[name] ?? 0) >= by);
   });
   expect(moved, cause).toEqual(expected);

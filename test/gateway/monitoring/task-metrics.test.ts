@@ -20,20 +20,18 @@ allow-http = true
 allow-networks = ["127.0.0.1"]`,
   "",
 );
-const gatewayFixture = gatewayForFile({ config });
+const fixture = gatewayForFile({ config });
 
 test("open tasks, messages that were not delivered, ends and attempts are counted", async () => {
-  const { session, token } = await gatewayFixture.client.openSession({ body: { key: "k" } });
-  const client = gatewayFixture.as(token);
+  const { session, token } = await fixture.client.openSession({ body: { key: "k" } });
+  const client = fixture.as(token);
   const counted = async () => {
-    const all = [...(await scrapeMetrics(gatewayFixture))].filter(([name]) =>
-      name.startsWith("holdfast_task"),
-    );
+    const all = [...(await scrapeMetrics(fixture))].filter(([name]) => name.startsWith("holdfast_task"));
     return Object.fromEntries(all.filter(([, count]) => count !== 0));
   };
   expect(await counted()).toEqual({});
   const { task } = await client.createTask({ body: { label: "one" } });
-  const { task: other } = await gatewayFixture.client.createTask({
+  const { task: other } = await fixture.client.createTask({
     body: { label: "two", queued: true, origin: { channel: "deaf" } },
   });
   expect(await counted()).toEqual({
@@ -41,7 +39,7 @@ test("open tasks, messages that were not delivered, ends and attempts are counte
     'holdfast_tasks{status="queued"}': 1,
   });
   await client.finishTask({ params: { id: task.taskId }, body: { status: "succeeded" } });
-  await gatewayFixture.client.cancelTask({ params: { id: other.taskId } });
+  await fixture.client.cancelTask({ params: { id: other.taskId } });
   await waitFor("both are told, or given up", async () => {
     const now = await counted();
     return (
@@ -61,7 +59,7 @@ test("open tasks, messages that were not delivered, ends and attempts are counte
   const { messages } = await client.sessionInbox({ params });
   await client.acknowledgeInbox({ params, body: { ids: messages.map(({ id }) => id) } });
   expect(await counted()).toEqual(done);
-  const names = [...(await scrapeMetrics(gatewayFixture)).keys()];
+  const names = [...(await scrapeMetrics(fixture)).keys()];
   expect(names).toContain('holdfast_tasks{status="running"}');
   expect(names).toContain('holdfast_task_messages{status="pending"}');
 });

@@ -20,7 +20,7 @@ for (const [place, program] of [
 afterAll(() => rm(cwd, { recursive: true }));
 
 const [, script = ""] = shellAgent();
-const gatewayFixture = gatewayForFile({
+const fixture = gatewayForFile({
   config: parseConfig(
     `[agents.mine]
 env = { PATH = "${real}:/usr/bin:/bin", NODE_OPTIONS = "--no-warnings" }
@@ -31,34 +31,34 @@ acp = { argv = ["mine", ${JSON.stringify(script)}] }
 });
 
 test("a session's rules judge the program that the agent's PATH finds", async () => {
-  const { token } = await gatewayFixture.client.openSession({
+  const { token } = await fixture.client.openSession({
     body: { key: "bound", execRules: [{ effect: "allow", executable: "true" }, { effect: "deny" }] },
   });
   const body = { agent: "mine", cwd, environment: { PATH: own } };
-  expect(await errorOf(gatewayFixture.as(token).acpSpawn({ body }))).toMatchObject({ code: "EXEC_DENIED" });
-  expect((await gatewayFixture.client.listRuns({ query: { all: "1" } })).runs).toEqual([]);
+  expect(await errorOf(fixture.as(token).acpSpawn({ body }))).toMatchObject({ code: "EXEC_DENIED" });
+  expect((await fixture.client.listRuns({ query: { all: "1" } })).runs).toEqual([]);
 });
 
 test("a program found by a session's own PATH is not started again by another PATH", async () => {
-  const { token } = await gatewayFixture.client.openSession({
+  const { token } = await fixture.client.openSession({
     body: { key: "free", execRules: [{ effect: "allow" }] },
   });
   const environment = { PATH: `${real}:/usr/bin:/bin` };
-  await using store = await openSqliteStore({ path: join(gatewayFixture.home, "store.sqlite") });
+  await using store = await openSqliteStore({ path: join(fixture.home, "store.sqlite") });
   for (const [program, kept] of [
     ["mine", null],
     [join(real, "mine"), [join(real, "mine"), script]],
   ] as const) {
     const body = { argv: [program, script], cwd, environment };
-    const { session } = await gatewayFixture.as(token).acpSpawn({ body });
+    const { session } = await fixture.as(token).acpSpawn({ body });
     expect(await store.getAcpSession(session.sessionId)).toMatchObject({ argv: kept });
-    await gatewayFixture.client.acpClose({ params: { id: session.sessionId } });
+    await fixture.client.acpClose({ params: { id: session.sessionId } });
   }
 });
 
 test("an agent has the variables of its entry", async () => {
   const body = { agent: "mine", cwd, key: "operator's", prompt: "echo $NODE_OPTIONS", wait: true };
-  const { turn } = await gatewayFixture.client.acpSpawn({ body });
+  const { turn } = await fixture.client.acpSpawn({ body });
   expect(turn?.text).toContain("--no-warnings");
-  await gatewayFixture.client.acpClose({ params: { id: "operator's" } });
+  await fixture.client.acpClose({ params: { id: "operator's" } });
 });

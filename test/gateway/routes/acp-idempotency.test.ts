@@ -3,13 +3,13 @@ import { expect, test } from "vitest";
 import { newTurnId } from "../../../src/model/ids.js";
 import { errorOf, gatewayForFile } from "../../support/gateway/real-gateway.js";
 
-const gatewayFixture = gatewayForFile();
+const fixture = gatewayForFile();
 const agent = fileURLToPath(new URL("../../support/agents/programs/scripted-agent.mjs", import.meta.url));
 const argv = [process.execPath, agent];
 const cwd = process.cwd();
 
 test("a repeated spawn with the same turn id is done once, also after its session was closed", async () => {
-  const { client } = gatewayFixture;
+  const { client } = fixture;
   const turnId = newTurnId();
   const body = { argv, cwd, key: "once", mode: "run", prompt: "hello", turnId, wait: true } as const;
   const first = await client.acpSpawn({ body });
@@ -23,7 +23,7 @@ test("a repeated spawn with the same turn id is done once, also after its sessio
 });
 
 test("a repeated prompt with the same turn id is done once, and only in its session", async () => {
-  const { client } = gatewayFixture;
+  const { client } = fixture;
   const [one, other] = await Promise.all(
     ["one", "other"].map(
       async (key) => (await client.acpSpawn({ body: { argv, cwd, key } })).session.sessionId,

@@ -12,12 +12,12 @@ const config = parseConfig(
    client = { files = "read", roots = ["/usr/share"] }`,
   "",
 );
-const gatewayFixture = gatewayForFile({ config });
+const fixture = gatewayForFile({ config });
 const cwd = process.cwd();
 type Update = ResponseOf<"acpWatch">["updates"][number];
 
 test("spawn, prompt, updates, end of the turn and close work through the gateway, and no process is left", async () => {
-  const { client } = gatewayFixture;
+  const { client } = fixture;
   const argv = misbehavingAgent("long-turn");
   const { session, created } = await client.acpSpawn({ body: { argv, cwd, key: "first" } });
   expect(created).toBe(true);
@@ -48,7 +48,7 @@ test("spawn, prompt, updates, end of the turn and close work through the gateway
   const path = `/v1/acp/sessions/first/updates?follow=1&after=${updates.length - 1}`;
   const heard: Update[] = [];
   const following = (async () => {
-    for await (const update of followNdjson<Update>(gatewayFixture, path)) heard.push(update);
+    for await (const update of followNdjson<Update>(fixture, path)) heard.push(update);
   })();
   const closed = await client.acpClose({ params: { id: "first" } });
   await following;
@@ -65,7 +65,7 @@ test("spawn, prompt, updates, end of the turn and close work through the gateway
 });
 
 test("a session sees and steers only its descendants, and may spawn only what it may execute", async () => {
-  const { client } = gatewayFixture;
+  const { client } = fixture;
   const parent = await client.openSession({
     body: {
       key: "parent",
@@ -76,7 +76,7 @@ test("a session sees and steers only its descendants, and may spawn only what it
   const { token: strangers } = await client.openSession({
     body: { key: "stranger", execRules: [{ effect: "allow" }] },
   });
-  const self = gatewayFixture.as(parent.token);
+  const self = fixture.as(parent.token);
   const argv = shellAgent();
   const { session } = await self.acpSpawn({
     body: { argv, cwd, key: "child", prompt: "echo hello", wait: true },
@@ -91,7 +91,7 @@ test("a session sees and steers only its descendants, and may spawn only what it
     execRules: parent.session.execRules,
   });
   expect((await self.acpList()).sessions).toHaveLength(1);
-  const other = gatewayFixture.as(strangers);
+  const other = fixture.as(strangers);
   expect((await other.acpList()).sessions).toEqual([]);
   const params = { id: "child" };
   for (const answer of [
@@ -109,7 +109,7 @@ test("a session sees and steers only its descendants, and may spawn only what it
   const ask = async (id: string) => (await errorOf(other.acpShow({ params: { id } }))).message;
   expect(await ask("child")).toBe((await ask("nobody")).replace("nobody", "child"));
   const path = "/v1/acp/sessions/child/updates?follow=1";
-  expect((await gatewayFixture.raw("GET", path, { token: strangers })).status).toBe(404);
+  expect((await fixture.raw("GET", path, { token: strangers })).status).toBe(404);
   expect(await errorOf(self.acpSpawn({ body: { argv: ["/bin/sh"], cwd } }))).toMatchObject({
     code: "EXEC_DENIED",
   });
@@ -122,7 +122,7 @@ test("a session sees and steers only its descendants, and may spawn only what it
 });
 
 test("an existing session with other permissions than requested is refused", async () => {
-  const { client } = gatewayFixture;
+  const { client } = fixture;
   const body = { argv: shellAgent(), cwd, key: "careless", permissions: "approve-all" } as const;
   const { session } = await client.acpSpawn({ body });
   expect(await errorOf(client.acpSpawn({ body: { ...body, permissions: "deny-all" } }))).toMatchObject({
@@ -139,7 +139,7 @@ test("an existing session with other permissions than requested is refused", asy
 });
 
 test("client capabilities come from the catalogue or the operator; a session cannot set them", async () => {
-  const { client } = gatewayFixture;
+  const { client } = fixture;
   const methods = ["fs/read_text_file", "fs/write_text_file", "terminal/create"];
   const prompt = JSON.stringify(methods.map((method) => [method, {}]));
   const offered = async (key: string) => (await client.acpShow({ params: { id: key } })).client;
@@ -157,11 +157,11 @@ test("client capabilities come from the catalogue or the operator; a session can
 
   const { token } = await client.openSession({ body: { key: "asker", execRules: [{ effect: "allow" }] } });
   const body = { agent: "mine", cwd, client: { terminals: true } };
-  expect(await errorOf(gatewayFixture.as(token).acpSpawn({ body }))).toMatchObject({ code: "BAD_INPUT" });
+  expect(await errorOf(fixture.as(token).acpSpawn({ body }))).toMatchObject({ code: "BAD_INPUT" });
 });
 
 test("bad requests are refused before anything is recorded or started", async () => {
-  const { client } = gatewayFixture;
+  const { client } = fixture;
   const before = (await client.acpList({ query: { all: "1" } })).sessions.length;
   for (const body of [
     { cwd },

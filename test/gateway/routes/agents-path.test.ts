@@ -13,12 +13,12 @@ await writeFile(join(work, "bin", "mine"), "#!/bin/sh\n");
 await chmod(join(work, "bin", "mine"), 0o755);
 afterAll(() => rm(work, { recursive: true }));
 
-const gatewayFixture = gatewayForFile({
+const fixture = gatewayForFile({
   config: parseConfig('[agents.mine]\ncli = { argv = ["mine"] }\n', ""),
 });
 
 async function listed(path: string): Promise<string | null | undefined> {
-  const { agents } = await gatewayFixture.client.listAgents({ query: { path } });
+  const { agents } = await fixture.client.listAgents({ query: { path } });
   return agents.find(({ id }) => id === "mine")?.cli?.executable;
 }
 
@@ -36,10 +36,10 @@ test("the operator's path is searched: only absolute directories that exist", as
 });
 
 test("a session learns nothing about the file system from a path: every path is refused", async () => {
-  const { token } = await gatewayFixture.client.openSession({
+  const { token } = await fixture.client.openSession({
     body: { key: "curious", execRules: [{ effect: "allow" }] },
   });
-  const client = gatewayFixture.as(token);
+  const client = fixture.as(token);
   const answers = await Promise.all(
     [join(work, "bin"), `${work}/none`, "", "."].map((path) =>
       errorOf(client.listAgents({ query: { path } })),
@@ -56,11 +56,11 @@ test("a session learns nothing about the file system from a path: every path is 
 
 test("a path with too many directories or characters is refused", async () => {
   const path = "/:".repeat(defaults.agentPathDirectories);
-  expect(await errorOf(gatewayFixture.client.listAgents({ query: { path } }))).toMatchObject({
+  expect(await errorOf(fixture.client.listAgents({ query: { path } }))).toMatchObject({
     code: "BAD_INPUT",
   });
   const long = `/${"x".repeat(8_192)}`;
-  expect(await errorOf(gatewayFixture.client.listAgents({ query: { path: long } }))).toMatchObject({
+  expect(await errorOf(fixture.client.listAgents({ query: { path: long } }))).toMatchObject({
     code: "BAD_INPUT",
   });
 });

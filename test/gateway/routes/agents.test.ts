@@ -1,34 +1,31 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { describe, expect, onTestFinished, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { CLI_OUTPUTS } from "../../../src/config/agents.js";
-import { createClient, type GatewayClient } from "../../../src/api/client.js";
+import type { GatewayClient } from "../../../src/api/client.js";
 import { parseConfig } from "../../../src/config/schema.js";
 import type { ResponseOf } from "../../../src/api/contract.js";
 import { toCheckResult } from "../../../src/gateway/routes/agents.js";
-import { openGateway, type Gateway } from "../../../src/gateway/gateway.js";
-import { gatewaySocketPath } from "../../../src/home/state-directory.js";
-import { readOperatorToken } from "../../../src/sessions/requester.js";
 import { fakeAgentsConfig } from "../../support/agents/fake-agents.js";
-import { findProcessesOfRun, temporaryHome } from "../../support/supervisor/real-supervisor.js";
+import { findProcessesOfRun } from "../../support/supervisor/real-supervisor.js";
 import { waitForRunEnd, gatewayForFile, errorOf } from "../../support/gateway/real-gateway.js";
 import { waitFor } from "../../support/wait-for.js";
 
 const config = parseConfig(fakeAgentsConfig, "");
-const gatewayFixture = gatewayForFile({ config });
+const fixture = gatewayForFile({ config });
 
 /** Waited for to its end. */
 async function run(
   id: string,
   prompt: string,
   more: { readonly resume?: string; readonly background?: boolean } = {},
-  client: GatewayClient = gatewayFixture.client,
+  client: GatewayClient = fixture.client,
 ): Promise<ResponseOf<"runAgent">> {
   return client.runAgent({ params: { id }, body: { prompt, yieldMs: 20_000, ...more } });
 }
 
 async function said(id: string): Promise<string[]> {
-  const { messages } = await gatewayFixture.client.sessionHistory({ params: { id } });
+  const { messages } = await fixture.client.sessionHistory({ params: { id } });
   return messages.map(({ role, text }) => `${role}: ${text}`);
 }
 
@@ -72,7 +69,7 @@ describe.each(CLI_OUTPUTS)("an agent that speaks %s", (dialect) => {
       "user: more",
       `agent: again in ${agentSessionId}: more`,
     ]);
-    expect(await gatewayFixture.client.sessionStatus({ params: { id: session.id } })).toMatchObject({
+    expect(await fixture.client.sessionStatus({ params: { id: session.id } })).toMatchObject({
       state: "idle",
       session: { agentSessionId },
       messages: { total: history.length, pending: 0 },
@@ -105,12 +102,12 @@ test("processes that an agent leaves are stopped, and its answer is kept", async
 });
 
 test("a session accepts one prompt at a time; in the background its answer is recorded at the end", async () => {
-  const gate = join(gatewayFixture.home, "gate");
+  const gate = join(fixture.home, "gate");
   const {
     run: working,
     session,
     result,
-  } = await gatewayFixture.client.runAgent({
+  } = await fixture.client.runAgent({
     params: { id: "codex" },
     body: {
       prompt: "wait",
@@ -120,24 +117,24 @@ test("a session accepts one prompt at a time; in the background its answer is re
   });
   expect(result).toBeNull();
   expect(session.interactionMode).toBe("run");
-  expect(await gatewayFixture.client.agentResult({ params: working })).toMatchObject({ result: null });
-  expect(await gatewayFixture.client.sessionStatus({ params: { id: session.id } })).toMatchObject({
+  expect(await fixture.client.agentResult({ params: working })).toMatchObject({ result: null });
+  expect(await fixture.client.sessionStatus({ params: { id: session.id } })).toMatchObject({
     state: "working",
     runs: [{ runId: working.runId }],
   });
   await writeFile(gate, "");
-  await waitForRunEnd(gatewayFixture.client, working.runId);
+  await waitForRunEnd(fixture.client, working.runId);
   await waitFor("it is answered", async () => (await said(session.id)).length === 2);
   expect(await said(session.id)).toEqual(["user: wait", "agent: done"]);
-  expect(await gatewayFixture.client.agentResult({ params: working })).toMatchObject({
+  expect(await fixture.client.agentResult({ params: working })).toMatchObject({
     result: { text: "done", error: null },
   });
 });
 
 test("a repeated request for a running prompt gets the answer of the first run, once", async () => {
-  const gate = join(gatewayFixture.home, "gate of the same");
+  const gate = join(fixture.home, "gate of the same");
   const ask = () =>
-    gatewayFixture.client.runAgent({
+    fixture.client.runAgent({
       params: { id: "codex" },
       body: {
         prompt: "wait",
@@ -150,7 +147,7 @@ test("a repeated request for a running prompt gets the answer of the first run, 
   expect(await errorOf(ask())).toMatchObject({ code: "RUN_EXISTS" });
   expect(await said(session.id)).toEqual(["user: wait"]);
   await writeFile(gate, "");
-  await waitForRunEnd(gatewayFixture.client, working.runId);
+  await waitForRunEnd(fixture.client, working.runId);
   await waitFor("it is answered", async () => (await said(session.id)).length === 2);
   expect(await said(session.id)).toEqual(["user: wait", "agent: done"]);
 });
@@ -158,9 +155,9 @@ test("a repeated request for a running prompt gets the answer of the first run, 
 test("the id of another session's run is refused without information about that run", async () => {
   const { run: others } = await run("result", "hello");
   const body = { prompt: "mine", runId: others.runId };
-  const asked = gatewayFixture.client.runAgent({ params: { id: "codex" }, body });
+  const asked = fixture.client.runAgent({ params: { id: "codex" }, body });
   expect(await errorOf(asked)).toMatchObject({ code: "RUN_EXISTS" });
-  const { sessions } = await gatewayFixture.client.listSessions({ query: { limit: 1 } });
+  const { sessions } = await fixture.client.listSessions({ query: { limit: 1 } });
   expect(sessions[0]).toMatchObject({ agentId: "codex", agentSessionId: null });
   expect(await said(sessions[0]?.id ?? "")).toEqual([]);
 });
@@ -177,13 +174,13 @@ test("two prompts at once in one session: one is refused, and nothing of it is r
 });
 
 test("a prompt whose command cannot be started gets the failure as its answer", async () => {
-  const missing = await gatewayFixture.client
+  const missing = await fixture.client
     .runAgent({
       params: { id: "codex" },
       body: { prompt: "hello", cwd: "/nonexistent", yieldMs: 20_000 },
     })
     .catch((error: unknown) => error as Error);
-  const { sessions } = await gatewayFixture.client.listSessions({ query: { limit: 1 } });
+  const { sessions } = await fixture.client.listSessions({ query: { limit: 1 } });
   const [asked, answer, ...more] = await said(sessions[0]?.id ?? "");
   expect(asked).toBe("user: hello");
   expect(answer).toMatch(/^system: .*nonexistent/);
@@ -193,14 +190,14 @@ test("a prompt whose command cannot be started gets the failure as its answer", 
 
 test("an unknown agent, and one without a one-shot command, are refused", async () => {
   expect(await errorOf(run("nobody", "x"))).toMatchObject({ code: "NOT_FOUND" });
-  expect(await errorOf(gatewayFixture.client.checkAgent({ params: { id: "nobody" } }))).toMatchObject({
+  expect(await errorOf(fixture.client.checkAgent({ params: { id: "nobody" } }))).toMatchObject({
     code: "NOT_FOUND",
   });
 });
 
 test("list shows the paths of the commands and executes nothing; check runs them, with a deadline", async () => {
-  const before = (await gatewayFixture.client.listRuns({ query: { all: "1", limit: 1_000 } })).runs.length;
-  const { agents } = await gatewayFixture.client.listAgents({ query: { path: "/nowhere" } });
+  const before = (await fixture.client.listRuns({ query: { all: "1", limit: 1_000 } })).runs.length;
+  const { agents } = await fixture.client.listAgents({ query: { path: "/nowhere" } });
   expect(agents.find(({ id }) => id === "codex")).toMatchObject({
     from: "config",
     acp: null,
@@ -213,13 +210,13 @@ test("list shows the paths of the commands and executes nothing; check runs them
     install: expect.any(String) as string,
   });
   expect(JSON.stringify(agents)).not.toContain("sk-of-the-entry");
-  const all = await gatewayFixture.client.listRuns({ query: { all: "1", limit: 1_000 } });
+  const all = await fixture.client.listRuns({ query: { all: "1", limit: 1_000 } });
   expect(all.runs).toHaveLength(before);
-  const { checks } = await gatewayFixture.client.checkAgent({ params: { id: "codex" } });
+  const { checks } = await fixture.client.checkAgent({ params: { id: "codex" } });
   expect(checks).toMatchObject([{ forms: ["cli"], version: "1.2.3", failure: null }]);
-  const checked = await gatewayFixture.client.getRun({ params: { runId: checks[0]?.runId ?? "" } });
+  const checked = await fixture.client.getRun({ params: { runId: checks[0]?.runId ?? "" } });
   expect(checked).toMatchObject({ deadlines: { overallMs: 20_000 }, emptiness: "proven" });
-  const claude = await gatewayFixture.client.checkAgent({
+  const claude = await fixture.client.checkAgent({
     params: { id: "claude" },
     body: { environment: { PATH: "/nowhere" } },
   });
@@ -247,10 +244,10 @@ test("a program that prints its version and does not end fails the check", () =>
 describe("for a session", () => {
   test("an agent's session is its child: with its exec rules, and at most its visibility", async () => {
     const execRules = [{ effect: "allow" as const, executable: process.execPath }];
-    const { token, session: parent } = await gatewayFixture.client.openSession({
+    const { token, session: parent } = await fixture.client.openSession({
       body: { key: "boss", agentId: "planner", visibility: "self", sandboxed: true, execRules },
     });
-    const { session, run: record, result } = await run("codex", "hello", {}, gatewayFixture.as(token));
+    const { session, run: record, result } = await run("codex", "hello", {}, fixture.as(token));
     expect(result?.text).toBe("you said: hello");
     expect(session).toMatchObject({
       ownerSessionKey: "boss",
@@ -262,18 +259,18 @@ describe("for a session", () => {
       execRules,
     });
     expect(record).toMatchObject({ sessionId: session.id, agentId: "codex" });
-    const [asked] = (await gatewayFixture.client.sessionHistory({ params: { id: session.id } })).messages;
+    const [asked] = (await fixture.client.sessionHistory({ params: { id: session.id } })).messages;
     expect(asked).toMatchObject({ fromSessionId: parent.id, actor: "session:boss" });
   });
 
   test("a forbidden agent is not started, and no session or message is recorded", async () => {
     const execRules = [{ effect: "deny" as const }];
-    const { token } = await gatewayFixture.client.openSession({ body: { key: "bound", execRules } });
-    const count = async (): Promise<number> => (await gatewayFixture.client.listSessions()).sessions.length;
+    const { token } = await fixture.client.openSession({ body: { key: "bound", execRules } });
+    const count = async (): Promise<number> => (await fixture.client.listSessions()).sessions.length;
     const before = await count();
     for (const ask of [
-      () => run("codex", "hello", {}, gatewayFixture.as(token)),
-      () => gatewayFixture.as(token).checkAgent({ params: { id: "codex" } }),
+      () => run("codex", "hello", {}, fixture.as(token)),
+      () => fixture.as(token).checkAgent({ params: { id: "codex" } }),
     ])
       expect(await errorOf(ask())).toMatchObject({ code: "EXEC_DENIED" });
     expect(await count()).toBe(before);
@@ -282,77 +279,17 @@ describe("for a session", () => {
   test("the session of another cannot be resumed: it is not found", async () => {
     const { session, result } = await run("codex", "hello");
     const execRules = [{ effect: "allow" as const }];
-    const { token } = await gatewayFixture.client.openSession({ body: { key: "curious", execRules } });
-    const ask = (resume: string) => errorOf(run("codex", "x", { resume }, gatewayFixture.as(token)));
+    const { token } = await fixture.client.openSession({ body: { key: "curious", execRules } });
+    const ask = (resume: string) => errorOf(run("codex", "x", { resume }, fixture.as(token)));
     for (const name of [session.id, session.key, result?.agentSessionId ?? "", "missing"])
       expect(await ask(name)).toEqual({
         code: "NOT_FOUND",
         message: `there is no session ${name} of codex`,
       });
     expect(await ask("last")).toMatchObject({ code: "NOT_FOUND" });
-    const own = await run("codex", "mine", {}, gatewayFixture.as(token));
-    const next = await run("codex", "more", { resume: "last" }, gatewayFixture.as(token));
+    const own = await run("codex", "mine", {}, fixture.as(token));
+    const next = await run("codex", "more", { resume: "last" }, fixture.as(token));
     expect(next.session.id).toBe(own.session.id);
     expect(await said(session.id)).toHaveLength(2);
   });
-});
-
-/** A state directory whose gateway comes and goes. */
-async function openGatewayHome() {
-  const home = await temporaryHome();
-  let gateway: Gateway | null = null;
-  onTestFinished(() => gateway?.stop({ runs: "terminate", waitMs: 0 }));
-  const start = async (): Promise<GatewayClient> => {
-    gateway = await openGateway({ home, config, onEvent: () => undefined });
-    await gateway.ready;
-    const token = (await readOperatorToken(home)) ?? "";
-    return createClient({ socketPath: gatewaySocketPath(home), token });
-  };
-  return { home, start, stop: async () => gateway?.stop() };
-}
-
-test("the answer of an agent whose gateway stops is recorded once by the next gateway", async () => {
-  const { home, start, stop } = await openGatewayHome();
-  const client = await start();
-  const ask = (gate: string) =>
-    client.runAgent({
-      params: { id: "result" },
-      body: {
-        prompt: "wait",
-        background: true,
-        environment: { PATH: process.env["PATH"] ?? "", GATE: join(home, gate) },
-      },
-    });
-  const [meanwhile, afterwards] = [await ask("meanwhile"), await ask("afterwards")];
-  await stop();
-  // One ends when there is no gateway, the other when the next is there.
-  await writeFile(join(home, "meanwhile"), "");
-  await waitFor(
-    "the first has ended",
-    async () => (await findProcessesOfRun(meanwhile.run.runId)).length === 0,
-  );
-  const next = await start();
-  await writeFile(join(home, "afterwards"), "");
-  for (const { run: record, session } of [meanwhile, afterwards]) {
-    await waitForRunEnd(next, record.runId);
-    await waitFor("it is answered", async () => {
-      const { messages } = await next.sessionHistory({ params: { id: session.id } });
-      return messages.length > 1;
-    });
-    const { messages } = await next.sessionHistory({ params: { id: session.id } });
-    expect(messages.map(({ role, text }) => `${role}: ${text}`)).toEqual(["user: wait", "agent: done"]);
-    expect(await next.agentResult({ params: record })).toMatchObject({ result: { text: "done" } });
-  }
-});
-
-test("the rest of a prompt whose gateway stops is sent by the next gateway", async () => {
-  const { start, stop } = await openGatewayHome();
-  const prompt = `${"long ".repeat(180_000)}end`;
-  const body = { prompt, background: true };
-  const { run: begun } = await (await start()).runAgent({ params: { id: "result" }, body });
-  await stop();
-  const next = await start();
-  await waitForRunEnd(next, begun.runId);
-  const { result } = await next.agentResult({ params: begun });
-  expect(result?.text).toBe(`you said: ${prompt}`);
 });

@@ -9,26 +9,26 @@ import { fakeAgentsConfig } from "../../support/agents/fake-agents.js";
 import { gatewayForFile, errorOf } from "../../support/gateway/real-gateway.js";
 import { waitFor } from "../../support/wait-for.js";
 
-const gatewayFixture = gatewayForFile({ config: parseConfig(fakeAgentsConfig, "") });
+const fixture = gatewayForFile({ config: parseConfig(fakeAgentsConfig, "") });
 
 /** Opened by hand: no agent of it is told anything. */
 async function opened(key: string, parentSessionKey?: string) {
   const parent = parentSessionKey === undefined ? {} : { parentSessionKey };
-  const { session, token } = await gatewayFixture.client.openSession({
+  const { session, token } = await fixture.client.openSession({
     body: { key, visibility: "tree", ...parent },
   });
-  return { id: session.id, client: gatewayFixture.as(token) };
+  return { id: session.id, client: fixture.as(token) };
 }
 
 async function said(id: string, text: string, deliver: MessageDelivery = "wake"): Promise<string> {
-  return (await gatewayFixture.client.sendMessage({ params: { id }, body: { text, deliver } })).message.id;
+  return (await fixture.client.sendMessage({ params: { id }, body: { text, deliver } })).message.id;
 }
 
-async function waiting(id: string, client: GatewayClient = gatewayFixture.client): Promise<string[]> {
+async function waiting(id: string, client: GatewayClient = fixture.client): Promise<string[]> {
   return (await client.sessionInbox({ params: { id } })).messages.map((message) => message.id);
 }
 
-async function acknowledged(id: string, ids: string[], client = gatewayFixture.client): Promise<string[]> {
+async function acknowledged(id: string, ids: string[], client = fixture.client): Promise<string[]> {
   return (await client.acknowledgeInbox({ params: { id }, body: { ids } })).acknowledged;
 }
 
@@ -58,7 +58,7 @@ test("reading an inbox changes nothing; acknowledging a message marks its task a
   expect(both.flat()).toEqual([notice]);
   expect(await delivery()).toBe("delivered");
   expect(await waiting(id, client)).toEqual([later]);
-  expect(await gatewayFixture.client.sessionStatus({ params: { id } })).toMatchObject({
+  expect(await fixture.client.sessionStatus({ params: { id } })).toMatchObject({
     messages: { total: 2, pending: 1, undelivered: 0 },
   });
 });
@@ -67,7 +67,7 @@ test("a page is limited by count and size, and says that more follows", async ()
   const { id } = await opened("long");
   const ids = [await said(id, "a"), await said(id, "b".repeat(999_999)), await said(id, "c")];
   const page = async (query: { limit?: number } = {}) => {
-    const { messages, more } = await gatewayFixture.client.sessionInbox({ params: { id }, query });
+    const { messages, more } = await fixture.client.sessionInbox({ params: { id }, query });
     return [messages.map((message) => message.id), more];
   };
   expect(await page()).toEqual([ids.slice(0, 2), true]);
@@ -92,54 +92,54 @@ test("only the session itself and the operator may acknowledge, and only while t
   // Another's message is not one's own, whoever acknowledges.
   expect(await acknowledged(stranger.id, [message])).toEqual([]);
   expect(await waiting(child.id)).toEqual([message]);
-  await gatewayFixture.client.closeSession({ params: { id: child.id } });
+  await fixture.client.closeSession({ params: { id: child.id } });
   expect(await waiting(child.id)).toEqual([message]);
   expect(await errorOf(acknowledged(child.id, [message]))).toMatchObject({ code: "SESSION_CLOSED" });
 });
 
 test("a message in a running turn cannot be acknowledged; a waiting one can, and starts no turn then", async () => {
-  const log = join(gatewayFixture.home, "log");
+  const log = join(fixture.home, "log");
   writeFileSync(log, "");
   const environment = { PATH: process.env["PATH"] ?? "", AGENT_LOG: log };
-  const body = { argv: shellAgent("echo"), cwd: gatewayFixture.home, key: "agent", environment };
-  const { session } = await gatewayFixture.client.acpSpawn({ body });
+  const body = { argv: shellAgent("echo"), cwd: fixture.home, key: "agent", environment };
+  const { session } = await fixture.client.acpSpawn({ body });
   const { sessionId: id } = session;
   const carried = await said(id, "by the way", "next-turn");
   const params = { id };
-  await gatewayFixture.client.acpPrompt({ params, body: { text: "HOLD", wait: false } });
+  await fixture.client.acpPrompt({ params, body: { text: "HOLD", wait: false } });
   await waitFor("it is at work", () => readFileSync(log, "utf8").includes("HOLD"));
   const [read, left] = [await said(id, "read elsewhere"), await said(id, "left")];
   expect(await waiting(id)).toEqual([read, left]);
   expect(await acknowledged(id, [carried, read])).toEqual([read]);
   writeFileSync(`${log}.go`, "");
   await waitFor("all is said", async () => {
-    const { messages } = await gatewayFixture.client.sessionStatus({ params });
+    const { messages } = await fixture.client.sessionStatus({ params });
     return messages.pending === 0;
   });
-  const { turns } = await gatewayFixture.client.sessionHistory({ params });
+  const { turns } = await fixture.client.sessionHistory({ params });
   expect(turns.map(({ text }) => text)).toEqual([
     "Message from the operator:\n> by the way\n\nHOLD",
     "Message from the operator:\n> left",
   ]);
-  await gatewayFixture.client.acpClose({ params });
+  await fixture.client.acpClose({ params });
 });
 
 test("a message in a running prompt cannot be acknowledged; one that did not fit keeps waiting", async () => {
   const hello = { prompt: "hello", yieldMs: 20_000 };
-  const { session } = await gatewayFixture.client.runAgent({ params: { id: "codex" }, body: hello });
+  const { session } = await fixture.client.runAgent({ params: { id: "codex" }, body: hello });
   const { id } = session;
   const told = [await said(id, "a".repeat(2_000)), await said(id, "b".repeat(12_000))];
   const unfit = await said(id, "c".repeat(12_000));
-  const gate = join(gatewayFixture.home, "gate");
+  const gate = join(fixture.home, "gate");
   const environment = { PATH: process.env["PATH"] ?? "", GATE: gate };
   const prompt = { prompt: "wait", resume: id, background: true, environment };
-  await gatewayFixture.client.runAgent({ params: { id: "codex" }, body: prompt });
+  await fixture.client.runAgent({ params: { id: "codex" }, body: prompt });
   const meanwhile = await said(id, "meanwhile");
   expect(await waiting(id)).toEqual([unfit, meanwhile]);
   expect(await acknowledged(id, [...told, meanwhile])).toEqual([meanwhile]);
   writeFileSync(gate, "");
   await waitFor("it is answered", async () => {
-    const { messages } = await gatewayFixture.client.sessionHistory({ params: { id } });
+    const { messages } = await fixture.client.sessionHistory({ params: { id } });
     return messages.at(-1)?.role === "agent";
   });
   expect(await waiting(id)).toEqual([unfit]);

@@ -14,7 +14,7 @@ const WITHOUT_TERMINALS = `mount --bind /dev/null /dev/ptmx && exec "$0" "$@"`;
 test.skipIf(whyNoMounts !== null)(
   "without a PTY to be had, a run fails, or has pipes when that was allowed; the record says which",
   async () => {
-    await using gatewayFixture = await BackgroundGateway.open();
+    await using fixture = await BackgroundGateway.open();
     const words = [
       "--mount",
       "sh",
@@ -26,10 +26,10 @@ test.skipIf(whyNoMounts !== null)(
       "run",
       "--quiet",
     ];
-    const gateway = spawn("unshare", words, { env: gatewayFixture.env, stdio: "ignore" });
+    const gateway = spawn("unshare", words, { env: fixture.env, stdio: "ignore" });
     const left = once(gateway, "exit");
-    await waitFor("it answers", async () => (await reachGateway(gatewayFixture.home))?.status.ready === true);
-    const client = await gatewayFixture.client();
+    await waitFor("it answers", async () => (await reachGateway(fixture.home))?.status.ready === true);
+    const client = await fixture.client();
     const body = { argv: ["sh", "-c", "test -t 1 || echo no terminal"], pty: true };
 
     const refused = await client.exec({ body });
@@ -43,7 +43,7 @@ test.skipIf(whyNoMounts !== null)(
 
     const neither = await client.exec({ body: { argv: ["/nowhere"], pty: true, ptyFallback: true } });
     expect(neither).toMatchObject({ failure: "not-found", ptyFellBack: true, run: { io: "pipe" } });
-    await gatewayFixture.stop("terminate");
+    await fixture.stop("terminate");
     await left;
   },
 );

@@ -3,11 +3,11 @@ import { shellAgent } from "../../support/agents/acp-fixture.js";
 import { gatewayForFile, errorOf } from "../../support/gateway/real-gateway.js";
 import { waitFor } from "../../support/wait-for.js";
 
-const gatewayFixture = gatewayForFile();
+const fixture = gatewayForFile();
 const cwd = process.cwd();
 
 test("the status of an ACP session has its state, turn, queue and permission requests; its history has them in order", async () => {
-  const { client } = gatewayFixture;
+  const { client } = fixture;
   const params = { id: "told" };
   await client.acpSpawn({ body: { argv: shellAgent(), cwd, key: "told", prompt: "echo one", wait: true } });
   expect(await client.sessionStatus({ params })).toMatchObject({
@@ -60,11 +60,11 @@ test("the status of an ACP session has its state, turn, queue and permission req
 });
 
 test("a session started by another is its child, visible only to its parent; the history of a command session is its runs", async () => {
-  const { client } = gatewayFixture;
+  const { client } = fixture;
   const execRules = [{ effect: "allow" as const }];
   const parent = await client.openSession({ body: { key: "parent", execRules } });
   const other = await client.openSession({ body: { key: "other", execRules } });
-  const own = gatewayFixture.as(parent.token);
+  const own = fixture.as(parent.token);
   const { session } = await own.acpSpawn({
     body: { argv: shellAgent(), cwd, key: "kid", prompt: "echo hi", wait: true },
   });
@@ -75,7 +75,7 @@ test("a session started by another is its child, visible only to its parent; the
   expect(status.session).toMatchObject({ parentSessionKey: "parent", lineage: [parent.session.id] });
   const { turns } = await own.sessionHistory({ params: { id: "kid" } });
   expect(turns).toMatchObject([{ askedBy: "session:parent", text: "hi\n" }]);
-  const stranger = gatewayFixture.as(other.token);
+  const stranger = fixture.as(other.token);
   const denied = await errorOf(stranger.sessionHistory({ params: { id: session.sessionId } }));
   const missing = await errorOf(stranger.sessionHistory({ params: { id: "ses_000000000000" } }));
   expect(denied.message.replace(session.sessionId, "it")).toBe(

@@ -10,16 +10,16 @@ import { scaled } from "../../support/scale.js";
 import { temporaryHome } from "../../support/supervisor/real-supervisor.js";
 import { waitFor } from "../../support/wait-for.js";
 
-const gatewayFixture = gatewayForFile();
+const fixture = gatewayForFile();
 
 async function alive(): Promise<void> {
-  expect(await gatewayFixture.client.exec({ body: { argv: ["true"] } })).toMatchObject({ failure: null });
-  expect(gatewayFixture.problems).toEqual([]);
+  expect(await fixture.client.exec({ body: { argv: ["true"] } })).toMatchObject({ failure: null });
+  expect(fixture.problems).toEqual([]);
 }
 
 type Raw = Socket & { heard(): string };
 
-function open(text: string, socketPath = gatewayFixture.socketPath): Raw {
+function open(text: string, socketPath = fixture.socketPath): Raw {
   const socket = connect({ path: socketPath, allowHalfOpen: true } as never) as Raw;
   let heard = "";
   socket.on("data", (part: Buffer) => (heard += part.toString()));
@@ -33,7 +33,7 @@ function open(text: string, socketPath = gatewayFixture.socketPath): Raw {
 test("a body that is too large gets an answer also without a declared length", async () => {
   const chunk = `10000\r\n${"x".repeat(0x10000)}\r\n`;
   const socket = open(
-    `POST /v1/exec HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${gatewayFixture.token}\r\ntransfer-encoding: chunked\r\n\r\n`,
+    `POST /v1/exec HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${fixture.token}\r\ntransfer-encoding: chunked\r\n\r\n`,
   );
   for (let sent = 0; sent <= defaults.requestBytes; sent += 0x10000) socket.write(chunk);
   await waitFor("it is answered", () => socket.heard().startsWith("HTTP/1.1 413"));
@@ -51,7 +51,7 @@ test("input that is not HTTP is answered with an error", async () => {
 });
 
 test("a request that never ends does not delay others", async () => {
-  const head = `POST /v1/exec HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${gatewayFixture.token}\r\n`;
+  const head = `POST /v1/exec HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${fixture.token}\r\n`;
   for (let i = 0; i < 50; i++) {
     open("GET /v1/gateway HTTP/1.1\r\nx:");
     open(`${head}content-length: 100\r\n\r\n{`);
@@ -62,14 +62,13 @@ test("a request that never ends does not delay others", async () => {
 });
 
 test("a request that breaks off in its body starts nothing and is not logged as a failure", async () => {
-  const count = async () =>
-    (await gatewayFixture.client.listRuns({ query: { all: "1", limit: 1000 } })).runs.length;
+  const count = async () => (await fixture.client.listRuns({ query: { all: "1", limit: 1000 } })).runs.length;
   const before = await count();
-  const head = `POST /v1/exec HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${gatewayFixture.token}\r\n`;
+  const head = `POST /v1/exec HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${fixture.token}\r\n`;
   const socket = open(`${head}content-length: 100\r\n\r\n{"argv":["true"]}`);
-  await gatewayFixture.client.status();
+  await fixture.client.status();
   socket.destroy();
-  await gatewayFixture.client.status();
+  await fixture.client.status();
   expect(await count()).toBe(before);
   await alive();
 });
@@ -85,12 +84,12 @@ const upgrade = [
 
 test("an upgrade to an unknown path, or without a token, is refused", async () => {
   for (const [path, token] of [
-    ["/v1/runs/run_000000000000/attach", gatewayFixture.token],
+    ["/v1/runs/run_000000000000/attach", fixture.token],
     ["/v1/runs/run_000000000000/attach", "wrong"],
-    ["/v1/runs/..%2f..%2f/attach", gatewayFixture.token],
-    ["/v1/runs/%zz/attach", gatewayFixture.token],
-    ["//", gatewayFixture.token],
-    ["/v1/gateway", gatewayFixture.token],
+    ["/v1/runs/..%2f..%2f/attach", fixture.token],
+    ["/v1/runs/%zz/attach", fixture.token],
+    ["//", fixture.token],
+    ["/v1/gateway", fixture.token],
   ] as const) {
     const socket = open(`GET ${path} HTTP/1.1\r\n${upgrade}authorization: Bearer ${token}\r\n\r\n`);
     await waitFor(`${path} is answered`, () => /^HTTP\/1\.1 4\d\d /.test(socket.heard()));
@@ -99,35 +98,30 @@ test("an upgrade to an unknown path, or without a token, is refused", async () =
 });
 
 test("hundreds of connections at once are all answered", async () => {
-  const answers = await Promise.all(
-    Array.from({ length: 600 }, () => gatewayFixture.raw("GET", "/v1/gateway")),
-  );
+  const answers = await Promise.all(Array.from({ length: 600 }, () => fixture.raw("GET", "/v1/gateway")));
   expect(answers.every(({ status }) => status === 200)).toBe(true);
   await alive();
 });
 
 test("thousands of requests at once are answered or refused, and another caller is served meanwhile", async () => {
-  const { token: other } = await gatewayFixture.client.openSession({ body: { key: "another" } });
+  const { token: other } = await fixture.client.openSession({ body: { key: "another" } });
   const asked = 3_000;
   const connections = 50;
-  const request = `GET /v1/nothing HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${gatewayFixture.token}\r\n\r\n`;
+  const request = `GET /v1/nothing HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${fixture.token}\r\n\r\n`;
   let answered = "";
   for (let at = 0; at < connections; at++) {
-    const socket = connect(gatewayFixture.socketPath);
+    const socket = connect(fixture.socketPath);
     onTestFinished(() => void socket.destroy());
     socket.setEncoding("latin1").on("data", (text: string) => (answered += text));
     socket.write(request.repeat(asked / connections));
   }
   const statuses = (): string[] => answered.match(/(?<=HTTP\/1\.1 )\d+/g) ?? [];
   await waitFor("some are answered", () => statuses().length > 0);
-  expect(await gatewayFixture.as(other).listRuns()).toMatchObject({ runs: [], next: null });
+  expect(await fixture.as(other).listRuns()).toMatchObject({ runs: [], next: null });
   await waitFor("all are answered", () => statuses().length === asked);
   // Whether they come faster than is allowed depends on the machine.
   expect(["404", "429"]).toEqual(expect.arrayContaining([...new Set(statuses())]));
-  await waitFor(
-    "it may ask again",
-    async () => (await gatewayFixture.raw("GET", "/v1/gateway")).status === 200,
-  );
+  await waitFor("it may ask again", async () => (await fixture.raw("GET", "/v1/gateway")).status === 200);
 });
 
 test("clients that never disconnect do not prevent a gateway from stopping", async () => {

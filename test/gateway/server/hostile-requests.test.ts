@@ -3,11 +3,11 @@ import { contract } from "../../../src/api/contract.js";
 import { defaults } from "../../../src/defaults.js";
 import { gatewayForFile, errorOf } from "../../support/gateway/real-gateway.js";
 
-const gatewayFixture = gatewayForFile();
+const fixture = gatewayForFile();
 
 async function alive(): Promise<void> {
-  expect(await gatewayFixture.client.exec({ body: { argv: ["true"] } })).toMatchObject({ failure: null });
-  expect(gatewayFixture.problems).toEqual([]);
+  expect(await fixture.client.exec({ body: { argv: ["true"] } })).toMatchObject({ failure: null });
+  expect(fixture.problems).toEqual([]);
 }
 
 function codeOf(text: string): string {
@@ -29,10 +29,10 @@ test.for([
   ["a session's that never was", "hfs_00000000000000000000000000000000000000000000"],
   ["a very long one", "x".repeat(5_000)],
 ] as const)("%s: every route gives the same answer, whether it exists or not", async ([, token]) => {
-  const unknown = await gatewayFixture.raw("GET", "/v1/nothing", { token });
+  const unknown = await fixture.raw("GET", "/v1/nothing", { token });
   expect([unknown.status, codeOf(unknown.text)]).toEqual([401, "UNAUTHORIZED"]);
   for (const { method, path } of [...routes, { method: "GET", path: "/openapi.json" }])
-    expect(await gatewayFixture.raw(method, pathOf(path), { token })).toEqual(unknown);
+    expect(await fixture.raw(method, pathOf(path), { token })).toEqual(unknown);
 });
 
 test.for([
@@ -49,7 +49,7 @@ test.for([
   ["GET", "/v1/runs/%zz"],
   ["GET", "/v1/runs/x/../../gateway/nothing"],
 ] as const)("%s %s is not found", async ([method, path]) => {
-  const { status, text } = await gatewayFixture.raw(method, path);
+  const { status, text } = await fixture.raw(method, path);
   expect([404, 400]).toContain(status);
   expect(["NOT_FOUND", "BAD_INPUT"]).toContain(codeOf(text));
 });
@@ -77,7 +77,7 @@ test.for([
         : path.includes("approvals")
           ? { verdict: "allow" }
           : {};
-    const { status, text } = await gatewayFixture.raw(method, path.replace(/\{(runId|id)\}/, id), {
+    const { status, text } = await fixture.raw(method, path.replace(/\{(runId|id)\}/, id), {
       ...(method === "POST" ? { body: JSON.stringify(body) } : {}),
     });
     // Closing is idempotent.
@@ -99,7 +99,7 @@ test.for([
   ["deep nesting", "[".repeat(100_000)],
 ] as const)("a body that is %s is bad input on every route that has one", async ([, body]) => {
   for (const { path, verb } of posts) {
-    const { status, text } = await gatewayFixture.raw("POST", pathOf(path), { body });
+    const { status, text } = await fixture.raw("POST", pathOf(path), { body });
     expect({ verb, status, code: codeOf(text) }).toEqual({ verb, status: 400, code: "BAD_INPUT" });
   }
   await alive();
@@ -112,7 +112,7 @@ test("another method than a path's own is not found", async () => {
     for (const method of ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"].filter(
       (each) => !own.has(each),
     )) {
-      const { status, text } = await gatewayFixture.raw(method, pathOf(path));
+      const { status, text } = await fixture.raw(method, pathOf(path));
       // A name where an id would be: `/v1/runs/clear` is a run's path for other methods.
       expect([404, 400]).toContain(status);
       expect(["NOT_FOUND", "RUN_NOT_FOUND", "BAD_INPUT"]).toContain(codeOf(text));
@@ -124,7 +124,7 @@ test("another method than a path's own is not found", async () => {
 test("a body that is too large is refused on every route that has one", async () => {
   const body = JSON.stringify({ text: "x".repeat(defaults.requestBytes) });
   for (const { path, verb } of posts) {
-    const { status, text } = await gatewayFixture.raw("POST", pathOf(path), { body });
+    const { status, text } = await fixture.raw("POST", pathOf(path), { body });
     expect({ verb, status, code: codeOf(text) }).toEqual({ verb, status: 413, code: "TOO_LARGE" });
   }
   await alive();
@@ -137,7 +137,7 @@ test("a field of the wrong type, or an unknown field, is bad input on every rout
         const body = { [field]: value };
         // A valid request would be executed.
         if (schema.safeParse(body).success) continue;
-        const { status, text } = await gatewayFixture.raw("POST", pathOf(path), {
+        const { status, text } = await fixture.raw("POST", pathOf(path), {
           body: JSON.stringify(body),
         });
         const answer = { verb, field, value, status, code: codeOf(text) };
@@ -171,25 +171,23 @@ test.for([
   "/v1/runs/run_000000000000/log?offset=x",
   "/v1/runs/run_000000000000/log?lines=0",
 ])("%s is bad input", async (path) => {
-  const { status, text } = await gatewayFixture.raw("GET", path);
+  const { status, text } = await fixture.raw("GET", path);
   expect([status, codeOf(text)]).toEqual([400, "BAD_INPUT"]);
 });
 
 test("extreme numbers do no harm", async () => {
-  const { run } = await gatewayFixture.client.exec({ body: { argv: ["echo", "x"] } });
+  const { run } = await fixture.client.exec({ body: { argv: ["echo", "x"] } });
   for (const offset of [Number.MAX_SAFE_INTEGER, 2 ** 53, 1e300]) {
-    const log = await gatewayFixture.raw("GET", `/v1/runs/${run.runId}/log?offset=${offset}`);
-    const poll = await gatewayFixture.raw("GET", `/v1/runs/${run.runId}/poll?stdout=${offset}`);
-    const events = await gatewayFixture.raw("GET", `/v1/events?after=${offset}`);
+    const log = await fixture.raw("GET", `/v1/runs/${run.runId}/log?offset=${offset}`);
+    const poll = await fixture.raw("GET", `/v1/runs/${run.runId}/poll?stdout=${offset}`);
+    const events = await fixture.raw("GET", `/v1/events?after=${offset}`);
     for (const { status } of [log, poll, events]) expect([200, 400]).toContain(status);
   }
   await alive();
 });
 
 test("arguments longer than the system's limit are refused before the start", async () => {
-  const { code } = await errorOf(
-    gatewayFixture.client.exec({ body: { argv: ["true", "x".repeat(3_000_000)] } }),
-  );
+  const { code } = await errorOf(fixture.client.exec({ body: { argv: ["true", "x".repeat(3_000_000)] } }));
   expect(["BAD_INPUT", "SPAWN_FAILED"]).toContain(code);
   await alive();
 });

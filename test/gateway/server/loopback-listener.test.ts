@@ -16,18 +16,18 @@ const listening = (address: string) => parseConfig(`[gateway]\nlisten = "${addre
 
 /** Short, so that nobody has to wait half a minute; long enough for a busy machine to ask in. */
 const REQUEST_MS = 1_500;
-const gatewayFixture = gatewayForFile({ config: listening("127.0.0.1:0"), requestMs: REQUEST_MS });
+const fixture = gatewayForFile({ config: listening("127.0.0.1:0"), requestMs: REQUEST_MS });
 
 async function port(): Promise<number> {
-  const { listen } = await gatewayFixture.client.status();
+  const { listen } = await fixture.client.status();
   const [, digits = ""] = /^127\.0\.0\.1:(\d+)$/.exec(listen ?? "") ?? [];
   expect(Number(digits)).toBeGreaterThan(0);
   return Number(digits);
 }
 
 async function alive(): Promise<void> {
-  expect(await gatewayFixture.client.exec({ body: { argv: ["true"] } })).toMatchObject({ failure: null });
-  expect(gatewayFixture.problems).toEqual([]);
+  expect(await fixture.client.exec({ body: { argv: ["true"] } })).toMatchObject({ failure: null });
+  expect(fixture.problems).toEqual([]);
 }
 
 type Raw = Socket & { heard(): string };
@@ -66,7 +66,7 @@ async function ask(
     more = "",
     body = "",
   } = said;
-  const token = said.token === undefined ? gatewayFixture.token : said.token;
+  const token = said.token === undefined ? fixture.token : said.token;
   const lines = [
     `${method} ${path} HTTP/1.1`,
     `host: ${host}`,
@@ -112,7 +112,7 @@ test("a Host with a foreign name or another port is refused before the token is 
     `127.0.0.2:${to}`,
     `0.0.0.0:${to}`,
   ])
-    for (const token of [gatewayFixture.token, null])
+    for (const token of [fixture.token, null])
       expect([host, await ask(to, { host, token })]).toEqual([host, foreign]);
 });
 
@@ -140,7 +140,7 @@ test("the origin of another page is refused on every route, with any token", asy
 
 test("a live view is refused to another page and opened for our own", async () => {
   const to = await port();
-  const { run } = await gatewayFixture.client.exec({
+  const { run } = await fixture.client.exec({
     body: { argv: ["sleep", "60"], background: true, graceMs: 0 },
   });
   const path = `/v1/runs/${run.runId}/attach`;
@@ -149,7 +149,7 @@ test("a live view is refused to another page and opened for our own", async () =
   expect(await ask(to, { path, token: null, more: upgrade })).toEqual({ status: 401, code: "UNAUTHORIZED" });
   const viewer = new WebSocket(`ws://127.0.0.1:${to}${path}`, {
     origin: `http://127.0.0.1:${to}`,
-    headers: { authorization: `Bearer ${gatewayFixture.token}` },
+    headers: { authorization: `Bearer ${fixture.token}` },
   });
   const said = await new Promise<string>((resolve, reject) => {
     viewer.once("message", (data: Buffer) => resolve(data.toString()));
@@ -157,7 +157,7 @@ test("a live view is refused to another page and opened for our own", async () =
   });
   viewer.terminate();
   expect(JSON.parse(said)).toMatchObject({ type: "attached", runId: run.runId });
-  expect(await gatewayFixture.client.kill({ params: run })).toMatchObject({ outcome: "gone" });
+  expect(await fixture.client.kill({ params: run })).toMatchObject({ outcome: "gone" });
 });
 
 test("a request with two Host headers or an absolute URL is refused, on both listeners and for a live view", async () => {
@@ -167,7 +167,7 @@ test("a request with two Host headers or an absolute URL is refused, on both lis
     return socket.heard().slice(0, "HTTP/1.1 400".length);
   };
   const own = `host: 127.0.0.1:${to}\r\n`;
-  const token = `authorization: Bearer ${gatewayFixture.token}\r\n`;
+  const token = `authorization: Bearer ${fixture.token}\r\n`;
   for (const text of [
     `GET /v1/gateway HTTP/1.1\r\n${own}${token}Host: evil.example\r\n\r\n`,
     `GET /v1/gateway HTTP/1.1\r\n${own}${own}${token}\r\n`,
@@ -175,7 +175,7 @@ test("a request with two Host headers or an absolute URL is refused, on both lis
     `GET /v1/runs/run_000000000000/attach HTTP/1.1\r\n${own}${own}${token}connection: upgrade\r\n${upgrade}\r\n`,
   ]) {
     expect(await answered(open(to, text))).toBe("HTTP/1.1 400");
-    expect(await answered(open(gatewayFixture.socketPath, text))).toBe("HTTP/1.1 400");
+    expect(await answered(open(fixture.socketPath, text))).toBe("HTTP/1.1 400");
   }
   await alive();
 });
@@ -204,7 +204,7 @@ test("malformed and too large requests are answered and affect no others", async
 
 test("a slow or silent connection is closed", async () => {
   const to = await port();
-  const head = `POST /v1/exec HTTP/1.1\r\nhost: 127.0.0.1:${to}\r\nauthorization: Bearer ${gatewayFixture.token}\r\n`;
+  const head = `POST /v1/exec HTTP/1.1\r\nhost: 127.0.0.1:${to}\r\nauthorization: Bearer ${fixture.token}\r\n`;
   const slow = ["", "GET /v1/gateway HTTP/1.1\r\nx:", `${head}content-length: 100\r\n\r\n{`].map((text) =>
     open(to, text),
   );

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { gatewayForFile } from "../../support/gateway/real-gateway.js";
 
-const gatewayFixture = gatewayForFile();
+const fixture = gatewayForFile();
 const soak = process.env["HOLDFAST_SOAK"] === "1";
 const CLIENTS = 5;
 const EACH = soak ? 200 : 60;
@@ -10,7 +10,7 @@ test(`${CLIENTS * EACH} runs from ${CLIENTS} clients at once all end with their 
   const failed: string[] = [];
   const runIds = await Promise.all(
     Array.from({ length: CLIENTS }, async (_, who) => {
-      const client = gatewayFixture.as(gatewayFixture.token);
+      const client = fixture.as(fixture.token);
       const mine: string[] = [];
       for (let each = 0; each < EACH; each++) {
         const code = (who * EACH + each) % 256;
@@ -32,7 +32,7 @@ test(`${CLIENTS * EACH} runs from ${CLIENTS} clients at once all end with their 
   );
   expect(failed).toEqual([]);
   expect(new Set(runIds.flat()).size).toBe(CLIENTS * EACH);
-  const { runs } = await gatewayFixture.client.listRuns({ query: { all: "1", limit: 1_000 } });
+  const { runs } = await fixture.client.listRuns({ query: { all: "1", limit: 1_000 } });
   expect(runs.filter(({ labels }) => labels["who"] !== undefined)).toHaveLength(CLIENTS * EACH);
-  expect((await gatewayFixture.client.status()).runs).toBe(0);
+  expect((await fixture.client.status()).runs).toBe(0);
 });

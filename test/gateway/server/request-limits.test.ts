@@ -7,20 +7,20 @@ import { defaults } from "../../../src/defaults.js";
 import { gatewayForFile, errorOf } from "../../support/gateway/real-gateway.js";
 import { waitFor } from "../../support/wait-for.js";
 
-const gatewayFixture = gatewayForFile();
+const fixture = gatewayForFile();
 const LARGEST = Object.fromEntries(
   Array.from({ length: 15 }, (_, at) => [`${at}`.padEnd(40, "k"), "v".repeat(defaults.labelValueChars)]),
 );
 
 async function opened(key: string): Promise<string> {
-  const { token } = await gatewayFixture.client.openSession({
+  const { token } = await fixture.client.openSession({
     body: { key, execRules: [{ effect: "allow" }] },
   });
   return token;
 }
 
 async function follow(token: string): Promise<IncomingMessage> {
-  const { socketPath } = gatewayFixture;
+  const { socketPath } = fixture;
   const headers = { authorization: `Bearer ${token}` };
   const asking = get({ socketPath, path: "/v1/events?follow=1", headers, agent: false });
   onTestFinished(() => void asking.destroy());
@@ -34,12 +34,12 @@ test.each<[string, Record<string, string>]>([
   ["a value that is too long", { k: "v".repeat(1_025) }],
   ["labels that are too large together", { ...LARGEST, more: "v".repeat(1_000) }],
 ])("%s are refused by the API and by the library, and nothing is started", async (_, labels) => {
-  const refused = await errorOf(gatewayFixture.client.exec({ body: { argv: ["true"], labels } }));
+  const refused = await errorOf(fixture.client.exec({ body: { argv: ["true"], labels } }));
   expect(refused).toMatchObject({ code: "BAD_INPUT", message: expect.stringContaining("at most") as string });
-  const { supervisor } = gatewayFixture.gateway;
+  const { supervisor } = fixture.gateway;
   const spawned = supervisor.spawn({ io: "pipe", argv: ["true"] }, { labels });
   expect(await errorOf(spawned)).toMatchObject({ code: "BAD_INPUT" });
-  expect((await gatewayFixture.client.listRuns({ query: { all: "1" } })).runs).toEqual([]);
+  expect((await fixture.client.listRuns({ query: { all: "1" } })).runs).toEqual([]);
 });
 
 test("a session has a limit of streams of all kinds; a stream that ends frees its place", async () => {
@@ -49,11 +49,11 @@ test("a session has a limit of streams of all kinds; a stream that ends frees it
   const refused = await follow(token);
   expect([refused.statusCode, refused.headers["retry-after"]]).toEqual([429, "1"]);
   expect(JSON.parse(await text(refused))).toMatchObject({ error: { code: "TOO_MANY_STREAMS" } });
-  const { run } = await gatewayFixture
+  const { run } = await fixture
     .as(token)
     .exec({ body: { argv: ["sleep", "60"], background: true, graceMs: 0 } });
   const attach = (): WebSocket =>
-    new WebSocket(`ws+unix://${gatewayFixture.socketPath}:/v1/runs/${run.runId}/attach`, {
+    new WebSocket(`ws+unix://${fixture.socketPath}:/v1/runs/${run.runId}/attach`, {
       headers: { authorization: `Bearer ${token}` },
     });
   const [, answer] = (await once(
@@ -62,28 +62,28 @@ test("a session has a limit of streams of all kinds; a stream that ends frees it
   )) as [unknown, IncomingMessage];
   expect([answer.statusCode, answer.headers["retry-after"]]).toEqual([429, "1"]);
   expect((await follow(await opened("other streams"))).statusCode).toBe(200);
-  expect((await follow(gatewayFixture.token)).statusCode).toBe(200);
+  expect((await follow(fixture.token)).statusCode).toBe(200);
   streams[0]?.destroy();
   await waitFor("there is room", async () => (await follow(token)).statusCode === 200);
-  await gatewayFixture.client.kill({ params: run });
+  await fixture.client.kill({ params: run });
 });
 
 test("a session may have more commands in the foreground than streams", async () => {
   const token = await opened("foreground");
   const headers = { authorization: `Bearer ${token}` };
   for (let at = 0; at < defaults.sessionStreams; at++) await follow(token);
-  const { run } = await gatewayFixture.as(token).exec({
+  const { run } = await fixture.as(token).exec({
     body: { argv: ["sleep", "60"], foreground: { bufferBytes: 1_024 }, graceMs: 0 },
   });
   const path = `/v1/runs/${run.runId}/attach?as=caller`;
-  const caller = new WebSocket(`ws+unix://${gatewayFixture.socketPath}:${path}`, { headers });
+  const caller = new WebSocket(`ws+unix://${fixture.socketPath}:${path}`, { headers });
   onTestFinished(() => caller.terminate());
   await once(caller, "message");
-  await gatewayFixture.client.kill({ params: run });
+  await fixture.client.kill({ params: run });
 });
 
 test("runs with the largest labels are listed in pages of bounded size, and none is missing", async () => {
-  const client = gatewayFixture.as(await opened("labels"));
+  const client = fixture.as(await opened("labels"));
   const started = new Set<string>();
   for (let at = 0; at < 12; at++)
     started.add((await client.exec({ body: { argv: ["true"], labels: LARGEST } })).run.runId);

@@ -12,6 +12,7 @@ import { gatewaySocketPath } from "../../../src/home/state-directory.js";
 import type { NewRunEvent } from "../../../src/model/run-event.js";
 import { openSqliteStore } from "../../../src/store/sqlite/open.js";
 import { newRunEvent, EXITED, LEASE_MS, newRun } from "../../support/store/run-samples.js";
+import { scaled } from "../../support/scale.js";
 import { startGatewayProcess, temporaryHomeWithBystander } from "../../support/gateway/gateway-process.js";
 
 const FOLLOWERS = 2_000;
@@ -21,7 +22,7 @@ const RUNS_WITH_LARGE_LABELS = 24;
 /** A request could carry that much before labels had a limit. */
 const LARGEST_LABEL = 3_900_000;
 
-/** The promise to the operator. */
+/** The promise to the operator, on a quiet machine. */
 const ANSWER_MS = 1_000;
 /** Of the gateway: about 100 MB without load, 260 MB measured with it. */
 const RSS_MB = 600;
@@ -118,7 +119,7 @@ test(
       const begun = performance.now();
       const answer = await asking;
       const ms = Math.round(performance.now() - begun);
-      if (ms >= ANSWER_MS) slow.push(`${what} took ${ms} ms`);
+      if (ms >= ANSWER_MS && ms >= scaled(ANSWER_MS)) slow.push(`${what} took ${ms} ms`);
       return answer;
     };
     for (const runId of runs) {
@@ -179,7 +180,7 @@ test(
       }),
     ]);
     expect(cleared).toEqual({ cleared: 1_100 });
-    expect(waited).toBeLessThan(ANSWER_MS);
+    expect(waited).toBeLessThan(scaled(ANSWER_MS));
     expect((await rssOf(pid)) - before).toBeLessThan(200);
   },
 );

@@ -20,7 +20,7 @@ import { gatewaySocketPath } from "../../../src/home/state-directory.js";
 import { hashSessionToken, newSessionToken } from "../../../src/sessions/requester.js";
 import { errorOf, gatewayForFile } from "../../support/gateway/real-gateway.js";
 
-const gatewayFixture = gatewayForFile();
+const fixture = gatewayForFile();
 
 /** What was sent to a process that listens in a gateway's place. */
 interface Impostor {
@@ -150,7 +150,7 @@ describe("a process that listens in the gateway's place without the token", () =
     );
     const operator = createClient({
       socketPath: gatewaySocketPath(impostor.home),
-      token: gatewayFixture.token,
+      token: fixture.token,
     });
     expect((await errorOf(operator.status())).code).toBe("GATEWAY_NOT_PROVEN");
     expect(impostor.received()).toMatch(ONLY_THE_CHALLENGE);
@@ -183,7 +183,7 @@ describe("a client without the token", () => {
     for (const socket of sockets) socket.destroy();
   });
   const dial = (): Socket => {
-    const socket = connect(gatewayFixture.socketPath);
+    const socket = connect(fixture.socketPath);
     sockets.push(socket);
     return socket;
   };
@@ -198,7 +198,7 @@ describe("a client without the token", () => {
     byHand(socket, "/v1/gateway", { authorization: `Holdfast ${proof}` });
 
   test("is refused with a proof of another token, and with one of the hash alone", async () => {
-    const hash = hashSessionToken(gatewayFixture.token);
+    const hash = hashSessionToken(fixture.token);
     const socket = dial();
     const { nonces, proof } = await challenge(socket, hash);
     expect(isGatewayProof(proof, hash, nonces)).toBe(true);
@@ -206,14 +206,14 @@ describe("a client without the token", () => {
     expect((await status(socket, clientProof(hash, hash, nonces))).status).toBe(401);
     expect((await status(socket, String(proof))).status).toBe(401);
     expect((await status(socket, "")).status).toBe(401);
-    expect((await status(socket, clientProof(gatewayFixture.token, hash, nonces))).status).toBe(200);
+    expect((await status(socket, clientProof(fixture.token, hash, nonces))).status).toBe(200);
   });
 
   test("cannot use a proof on another connection, nor after another challenge", async () => {
-    const hash = hashSessionToken(gatewayFixture.token);
+    const hash = hashSessionToken(fixture.token);
     const first = dial();
     const { nonces } = await challenge(first, hash);
-    const proof = clientProof(gatewayFixture.token, hash, nonces);
+    const proof = clientProof(fixture.token, hash, nonces);
     expect((await status(first, proof)).status).toBe(200);
     expect((await status(dial(), proof)).status).toBe(401);
     const second = dial();
@@ -226,44 +226,44 @@ describe("a client without the token", () => {
   test("gets no proof for a token that does not exist, or was revoked", async () => {
     const hash = hashSessionToken(newSessionToken());
     expect(await challenge(dial(), hash)).toMatchObject({ status: 401, proof: undefined });
-    const { token, session } = await gatewayFixture.client.openSession({ body: { key: "short" } });
+    const { token, session } = await fixture.client.openSession({ body: { key: "short" } });
     expect((await challenge(dial(), hashSessionToken(token))).status).toBe(200);
-    await gatewayFixture.client.closeSession({ params: { id: session.id } });
+    await fixture.client.closeSession({ params: { id: session.id } });
     expect((await challenge(dial(), hashSessionToken(token))).status).toBe(401);
-    expect((await gatewayFixture.raw("GET", CHALLENGE_PATH, { token: null })).status).toBe(400);
+    expect((await fixture.raw("GET", CHALLENGE_PATH, { token: null })).status).toBe(400);
   });
 });
 
 test("a session is authenticated by its token's proof until it is closed, also on an open connection", async () => {
-  const { token, session } = await gatewayFixture.client.openSession({ body: { key: "proven" } });
-  const own = gatewayFixture.as(token);
+  const { token, session } = await fixture.client.openSession({ body: { key: "proven" } });
+  const own = fixture.as(token);
   expect((await own.sessionStatus({ params: { id: session.id } })).session.id).toBe(session.id);
-  await gatewayFixture.client.closeSession({ params: { id: session.id } });
+  await fixture.client.closeSession({ params: { id: session.id } });
   expect((await errorOf(own.sessionStatus({ params: { id: session.id } }))).code).toBe("UNAUTHORIZED");
 });
 
 test("the proof costs one request per connection, not per request, and the token is never sent", async () => {
   const seen: string[] = [];
   const relay = createNetServer((socket) => {
-    const gateway = connect(gatewayFixture.socketPath);
+    const gateway = connect(fixture.socketPath);
     socket.on("data", (part) => seen.push(part.toString("latin1")));
     socket.pipe(gateway).pipe(socket);
     for (const end of [socket, gateway]) end.on("error", () => undefined);
     socket.on("close", () => gateway.destroy());
   });
   const { home } = await listenInPlace(relay);
-  const client = createClient({ socketPath: gatewaySocketPath(home), token: gatewayFixture.token });
+  const client = createClient({ socketPath: gatewaySocketPath(home), token: fixture.token });
   for (let count = 0; count < 5; count++) await client.status();
   const sent = seen.join("");
   expect(sent.match(/GET \/v1\/challenge/g)).toHaveLength(1);
   expect(sent.match(/GET \/v1\/gateway/g)).toHaveLength(5);
-  expect(sent).not.toContain(gatewayFixture.token);
+  expect(sent).not.toContain(fixture.token);
   expect(sent).not.toContain("Bearer");
 });
 
 test("a bearer token is still accepted, for clients that are not ours", async () => {
-  expect((await gatewayFixture.raw("GET", "/v1/gateway")).status).toBe(200);
-  expect((await gatewayFixture.raw("GET", "/v1/gateway", { token: newSessionToken() })).status).toBe(401);
+  expect((await fixture.raw("GET", "/v1/gateway")).status).toBe(200);
+  expect((await fixture.raw("GET", "/v1/gateway", { token: newSessionToken() })).status).toBe(401);
 });
 
 test("an aborted request closes its unproven connection", async () => {

@@ -5,7 +5,7 @@ import { errorOf } from "../../support/gateway/real-gateway.js";
 import { userOrigin, taskGateway } from "../../support/gateway/task-gateway.js";
 import { waitFor } from "../../support/wait-for.js";
 
-const { stage: gatewayFixture, place, userHeard, shown, ended, told, boss } = taskGateway();
+const { stage: fixture, place, userHeard, shown, ended, told, boss } = taskGateway();
 
 describe("an agent's turn that is cancelled", () => {
   test("of a session: the turn ends, its agent stays, and the requester is notified", async () => {
@@ -29,19 +29,19 @@ describe("an agent's turn that is cancelled", () => {
     const { task, outcome } = await parent.client.cancelTask({ params: { id: turn.turnId } });
     expect([outcome, task.status, task.turnId]).toEqual(["cancelled", "cancelled", turn.turnId]);
     await told(task.taskId, "session_queued");
-    expect((await gatewayFixture.client.acpShow({ params: { id: "child-6" } })).session.state).toBe("ready");
+    expect((await fixture.client.acpShow({ params: { id: "child-6" } })).session.state).toBe("ready");
     const refused = await errorOf(
-      gatewayFixture.client.notifyTask({ params: { id: task.taskId }, body: { policy: "silent" } }),
+      fixture.client.notifyTask({ params: { id: task.taskId }, body: { policy: "silent" } }),
     );
     expect(refused).toMatchObject({ code: "TASK_REFUSED" });
   });
 
   test("by ending its agent's process: the task names the actor", async () => {
-    const { session } = await gatewayFixture.client.acpSpawn({
+    const { session } = await fixture.client.acpSpawn({
       body: { argv: shellAgent(), cwd: place, key: "ended-6", prompt: "sleep 1000", background: true },
     });
     await waitFor("it is at work", async () => (await shown("ended-6")).task.status === "running");
-    await gatewayFixture.client.kill({
+    await fixture.client.kill({
       params: { runId: session.runId ?? "" },
       body: { reason: "too loud" },
     });
@@ -53,7 +53,7 @@ describe("an agent's turn that is cancelled", () => {
   });
 
   test("of a session with mode run: its session ends with it, and no process is left", async () => {
-    const { session } = await gatewayFixture.client.acpSpawn({
+    const { session } = await fixture.client.acpSpawn({
       body: {
         argv: shellAgent(),
         cwd: place,
@@ -64,7 +64,7 @@ describe("an agent's turn that is cancelled", () => {
       },
     });
     await waitFor("it is at work", async () => (await shown(session.sessionId)).task.status === "running");
-    const { task, outcome } = await gatewayFixture.client.cancelTask({ params: { id: session.sessionId } });
+    const { task, outcome } = await fixture.client.cancelTask({ params: { id: session.sessionId } });
     expect([outcome, task.status]).toEqual(["cancelled", "cancelled"]);
     expect(await findProcessesOfRun(session.runId ?? "")).toEqual([]);
     await told(task.taskId, "delivered");

@@ -9,12 +9,12 @@ import { errorOf, shellCommand } from "../../support/gateway/real-gateway.js";
 import { userOrigin, taskGateway } from "../../support/gateway/task-gateway.js";
 import { waitFor } from "../../support/wait-for.js";
 
-const { stage: gatewayFixture, place, userHeard, shown, ended, told, typesOf, boss } = taskGateway();
+const { stage: fixture, place, userHeard, shown, ended, told, typesOf, boss } = taskGateway();
 
 describe("exec", () => {
   test("of a command that writes and ends at once has its events in order, and no event was refused", async () => {
     for (let times = 0; times < 20; times += 1) {
-      const { run } = await gatewayFixture.client.exec({
+      const { run } = await fixture.client.exec({
         body: { ...shellCommand("echo out; echo err >&2; exit 3"), background: true },
       });
       await ended(run.runId);
@@ -26,7 +26,7 @@ describe("exec", () => {
 
   test("in the background is recorded before it starts, with its start, its progress and its last lines, and sends no notification", async () => {
     const gate = join(place, "exec-gate");
-    const { run } = await gatewayFixture.client.exec({
+    const { run } = await fixture.client.exec({
       body: {
         ...shellCommand(`echo compiling; while [ ! -e ${gate} ]; do sleep 0.02; done; echo 'all 12 built'`),
         background: true,
@@ -54,9 +54,9 @@ describe("exec", () => {
   });
 
   test("that yields is a task from then on; one that ends before is not", async () => {
-    const quick = await gatewayFixture.client.exec({ body: shellCommand("true") });
+    const quick = await fixture.client.exec({ body: shellCommand("true") });
     expect(await errorOf(shown(quick.run.runId))).toMatchObject({ code: "NOT_FOUND" });
-    const slow = await gatewayFixture.client.exec({
+    const slow = await fixture.client.exec({
       body: { ...shellCommand("sleep 0.3; exit 3"), yieldMs: 10 },
     });
     expect(slow.running).toBe(true);
@@ -67,12 +67,12 @@ describe("exec", () => {
   test("that yields while the store cannot be written is answered, and becomes a task when it can", async () => {
     const full = new StateUnusable("/full", "the disk is full");
     using _ = rejectNextTransaction('insert into "tasks"', full);
-    const { run, running } = await gatewayFixture.client.exec({
+    const { run, running } = await fixture.client.exec({
       body: { ...shellCommand("sleep 0.3; echo fine"), yieldMs: 10 },
     });
     expect(running).toBe(true);
     expect(await errorOf(shown(run.runId))).toMatchObject({ code: "NOT_FOUND" });
-    await gatewayFixture.client.maintainTasks({ body: { apply: true } });
+    await fixture.client.maintainTasks({ body: { apply: true } });
     expect(await ended(run.runId)).toMatchObject({ status: "succeeded", summary: "fine" });
   });
 
@@ -91,9 +91,9 @@ describe("exec", () => {
       const gate = join(place, `gate-${id}`);
       const runId = newRunId();
       const script = shellCommand(`while [ ! -e ${gate} ]; do sleep 0.02; done; echo built`);
-      const asked = gatewayFixture.client.exec({ body: { ...script, runId, yieldMs: 60_000, ...said } });
+      const asked = fixture.client.exec({ body: { ...script, runId, yieldMs: 60_000, ...said } });
       await waitFor("it is said to run", async () => {
-        const { tasks } = await gatewayFixture.client.listTasks({ query: { open: "1" } });
+        const { tasks } = await fixture.client.listTasks({ query: { open: "1" } });
         return tasks.some((task) => task.runId === runId && task.status === "running");
       });
       if ("yieldMs" in said) expect((await asked).running).toBe(true);
@@ -109,7 +109,7 @@ describe("exec", () => {
 
   test("that ends when its caller is disconnected sends a notification: that caller has no answer", async () => {
     const [runId, gate] = [newRunId(), join(place, "sent-away")];
-    const { supervisor } = gatewayFixture.gateway;
+    const { supervisor } = fixture.gateway;
     const read = supervisor.readOutput.bind(supervisor);
     // Between the decision that it goes on and the answer that says so.
     vi.spyOn(supervisor, "readOutput").mockImplementationOnce(async (...asked) => {
@@ -118,7 +118,7 @@ describe("exec", () => {
       return read(...asked);
     });
     const script = shellCommand(`while [ ! -e ${gate} ]; do sleep 0.02; done; echo built`);
-    const { running } = await gatewayFixture.client.exec({
+    const { running } = await fixture.client.exec({
       body: { ...script, runId, origin: userOrigin, yieldMs: 10 },
     });
     expect(running).toBe(true);
@@ -126,30 +126,30 @@ describe("exec", () => {
   });
 
   test("that cannot be started is a failed task; a bad request is no task", async () => {
-    const { run, failure } = await gatewayFixture.client.exec({
+    const { run, failure } = await fixture.client.exec({
       body: { argv: ["/nowhere"], background: true },
     });
     expect(failure).toBe("not-found");
     expect(await ended(run.runId)).toMatchObject({ status: "failed" });
-    const services = await gatewayFixture.client.exec({
+    const services = await fixture.client.exec({
       body: { argv: ["sleep", "100"], kind: "service", background: true },
     });
     expect(await errorOf(shown(services.run.runId))).toMatchObject({ code: "NOT_FOUND" });
-    await gatewayFixture.client.kill({ params: { runId: services.run.runId } });
+    await fixture.client.kill({ params: { runId: services.run.runId } });
   });
 
   test("requested twice under one id is one task", async () => {
     const body = { argv: ["true"], background: true, runId: "run_asked0tw1ce0" };
-    await gatewayFixture.client.exec({ body });
-    expect(await errorOf(gatewayFixture.client.exec({ body }))).toMatchObject({ code: "RUN_EXISTS" });
+    await fixture.client.exec({ body });
+    expect(await errorOf(fixture.client.exec({ body }))).toMatchObject({ code: "RUN_EXISTS" });
     expect(await ended(body.runId)).toMatchObject({ status: "succeeded" });
-    const { tasks } = await gatewayFixture.client.listTasks({ query: { runtime: "exec" } });
+    const { tasks } = await fixture.client.listTasks({ query: { runtime: "exec" } });
     expect(tasks.filter(({ runId }) => runId === body.runId)).toHaveLength(1);
   });
 
   test("with the id of another session's run is refused, and gives no access to that run", async () => {
     const { client: thief } = await boss("thief");
-    const { run } = await gatewayFixture.client.exec({
+    const { run } = await fixture.client.exec({
       body: { argv: ["sleep", "1000"], kind: "service", background: true },
     });
     const { runId } = run;
@@ -162,26 +162,26 @@ describe("exec", () => {
     expect((await thief.listTasks()).tasks).toEqual([]);
     expect(await errorOf(thief.cancelTask({ params: { id: runId } }))).toMatchObject({ code: "NOT_FOUND" });
     expect(await findProcessesOfRun(runId)).not.toEqual([]);
-    await gatewayFixture.client.kill({ params: { runId } });
+    await fixture.client.kill({ params: { runId } });
   });
 
   test("requested again under the id of a refused one is refused: its task has ended", async () => {
     const body = { ...shellCommand("echo fine"), background: true, runId: "run_asked0aga1n0" };
     const wrong = { ...body, env: { HOLDFAST_RUN_ID: "x" } };
-    expect(await errorOf(gatewayFixture.client.exec({ body: wrong }))).toMatchObject({ code: "BAD_INPUT" });
+    expect(await errorOf(fixture.client.exec({ body: wrong }))).toMatchObject({ code: "BAD_INPUT" });
     expect(await ended(body.runId)).toMatchObject({ status: "failed" });
-    expect(await errorOf(gatewayFixture.client.exec({ body }))).toMatchObject({ code: "TASK_REFUSED" });
+    expect(await errorOf(fixture.client.exec({ body }))).toMatchObject({ code: "TASK_REFUSED" });
     expect((await shown(body.runId)).run).toBeNull();
   });
 
   test("cancelled while it starts leaves no process", async () => {
     for (let round = 0; round < 10; round++) {
       const runId = newRunId();
-      const starting = gatewayFixture.client.exec({
+      const starting = fixture.client.exec({
         body: { argv: ["sleep", "1000"], background: true, runId },
       });
       await waitFor("there is something to cancel", () =>
-        gatewayFixture.client.cancelTask({ params: { id: runId } }).then(
+        fixture.client.cancelTask({ params: { id: runId } }).then(
           () => true,
           () => false,
         ),
@@ -193,10 +193,10 @@ describe("exec", () => {
   });
 
   test("cancelled ends when its processes are proven gone, with one notification, as cancelled", async () => {
-    const { run } = await gatewayFixture.client.exec({
+    const { run } = await fixture.client.exec({
       body: { ...shellCommand("sleep 1000 & sleep 1000"), background: true, origin: userOrigin },
     });
-    const answer = await gatewayFixture.client.cancelTask({
+    const answer = await fixture.client.cancelTask({
       params: { id: run.runId },
       body: { reason: "enough" },
     });
@@ -207,7 +207,7 @@ describe("exec", () => {
     });
     expect(await findProcessesOfRun(run.runId)).toEqual([]);
     const { taskId } = await told(run.runId, "delivered");
-    expect((await gatewayFixture.client.cancelTask({ params: { id: taskId } })).outcome).toBe("ended-before");
+    expect((await fixture.client.cancelTask({ params: { id: taskId } })).outcome).toBe("ended-before");
     expect(userHeard().filter((each) => each.taskId === taskId)).toEqual([
       {
         type: "task.terminal",

@@ -2,25 +2,25 @@ import { describe, expect, test } from "vitest";
 import { shellAgent } from "../../support/agents/acp-fixture.js";
 import { userOrigin, taskGateway } from "../../support/gateway/task-gateway.js";
 
-const { stage: gatewayFixture, place, userHeard, shown, told, boss } = taskGateway();
+const { stage: fixture, place, userHeard, shown, told, boss } = taskGateway();
 
 describe("the notification targets of work that the operator starts", () => {
   const agent = { argv: shellAgent(), cwd: place };
   const heardOf = (taskId: string): number => userHeard().filter((each) => each.taskId === taskId).length;
   const newest = async (): Promise<string> => {
-    const [task] = (await gatewayFixture.client.listTasks({ query: { limit: 1 } })).tasks;
+    const [task] = (await fixture.client.listTasks({ query: { limit: 1 } })).tasks;
     return task?.taskId ?? "";
   };
 
   test("a user alone with an agent: the user's chat", async () => {
-    await gatewayFixture.client.acpSpawn({
+    await fixture.client.acpSpawn({
       body: { ...agent, key: "alone", prompt: "echo hi", background: true, origin: userOrigin },
     });
     const id = await newest();
     await told(id, "delivered");
     expect(heardOf(id)).toBe(1);
     // The conversation in the foreground has no task, and nobody is told.
-    await gatewayFixture.client.acpPrompt({ params: { id: "alone" }, body: { text: "echo and you?" } });
+    await fixture.client.acpPrompt({ params: { id: "alone" }, body: { text: "echo and you?" } });
     expect(await newest()).toBe(id);
   });
 
@@ -30,7 +30,7 @@ describe("the notification targets of work that the operator starts", () => {
       { ...agent, key: "grouped", prompt: "echo 1", origin: { ...userOrigin, chat: "group" as const } },
       { ...agent, mode: "run" as const, prompt: "echo 2", origin: userOrigin },
     ]) {
-      await gatewayFixture.client.acpSpawn({
+      await fixture.client.acpSpawn({
         body: { ...body, parentSessionKey: "boss-10", background: true },
       });
       const id = await newest();
@@ -42,14 +42,14 @@ describe("the notification targets of work that the operator starts", () => {
 
   test("a session that was closed meanwhile: none, and the audit reports it", async () => {
     const parent = await boss("boss-11");
-    const { run } = await gatewayFixture.client.exec({
+    const { run } = await fixture.client.exec({
       body: { argv: ["sleep", "1000"], background: true, sessionKey: "boss-11", notify: "done_only" },
     });
     expect((await shown(run.runId)).task.ownerSessionId).toBe(parent.id);
-    await gatewayFixture.client.acpClose({ params: { id: parent.id } });
-    await gatewayFixture.client.cancelTask({ params: { id: run.runId } });
+    await fixture.client.acpClose({ params: { id: parent.id } });
+    await fixture.client.cancelTask({ params: { id: run.runId } });
     await told(run.runId, "parent_missing");
-    expect((await gatewayFixture.client.auditTasks()).findings).toMatchObject(
+    expect((await fixture.client.auditTasks()).findings).toMatchObject(
       expect.arrayContaining([expect.objectContaining({ code: "delivery_failed" })]),
     );
   });

@@ -5,7 +5,7 @@ import { taskGateway } from "../../support/gateway/task-gateway.js";
 import { shellCommand } from "../../support/gateway/real-gateway.js";
 import { waitFor } from "../../support/wait-for.js";
 
-const { stage: gatewayFixture, place, shown, ended, told, boss } = taskGateway();
+const { stage: fixture, place, shown, ended, told, boss } = taskGateway();
 
 describe("a session's background work", () => {
   test("by a one-shot agent is a task of its own session, with the agent's answer as its result", async () => {
@@ -55,7 +55,7 @@ describe("a session's background work", () => {
       "Task “stumble” failed: it exited with code 3: the model said no",
     ]);
     // It is not forgotten: the session has it.
-    expect((await gatewayFixture.client.agentResult({ params: { runId } })).result).toMatchObject({
+    expect((await fixture.client.agentResult({ params: { runId } })).result).toMatchObject({
       error: "it exited with code 3: the model said no",
       text: "working",
     });
@@ -69,24 +69,24 @@ describe("a session's background work", () => {
   });
 
   test("of a one-shot agent is in that agent's next prompt, and delivered when it has answered", async () => {
-    const first = await gatewayFixture.client.runAgent({
+    const first = await fixture.client.runAgent({
       params: { id: "codex" },
       body: { prompt: "hello" },
     });
     const { key, id } = first.session;
-    const self = gatewayFixture.as((await gatewayFixture.client.openSession({ body: { key } })).token);
+    const self = fixture.as((await fixture.client.openSession({ body: { key } })).token);
     const { run } = await self.exec({
       body: { ...shellCommand("echo built"), background: true, notify: "done_only" },
     });
     const { task } = await shown(run.runId);
     await told(task.taskId, "session_queued");
     const body = { prompt: "and now?", resume: id };
-    const { result } = await gatewayFixture.client.runAgent({ params: { id: "codex" }, body });
+    const { result } = await fixture.client.runAgent({ params: { id: "codex" }, body });
     expect(result?.text).toContain(
       `: Notice from Holdfast, not from a person:\n> Task “${task.label}” succeeded: built\n\nand now?`,
     );
     await told(task.taskId, "delivered");
-    const again = await gatewayFixture.client.runAgent({ params: { id: "codex" }, body });
+    const again = await fixture.client.runAgent({ params: { id: "codex" }, body });
     expect(again.result?.text).not.toContain("Notice");
   });
 });

@@ -7,7 +7,7 @@ import { errorOf } from "../../support/gateway/real-gateway.js";
 import { taskGateway } from "../../support/gateway/task-gateway.js";
 import { waitFor } from "../../support/wait-for.js";
 
-const { stage: gatewayFixture, place, userHeard, shown, ended, told, typesOf, boss } = taskGateway();
+const { stage: fixture, place, userHeard, shown, ended, told, typesOf, boss } = taskGateway();
 
 describe("a session's background work", () => {
   test("is notified only to that session, at its next turn, and delivered when its agent has answered", async () => {
@@ -37,7 +37,7 @@ describe("a session's background work", () => {
     const done = await ended(task?.taskId ?? "", parent.client);
     expect(done).toMatchObject({ status: "succeeded", summary: "42 is the answer" });
     await told(done.taskId, "session_queued");
-    const { turn: next } = await gatewayFixture.client.acpPrompt({
+    const { turn: next } = await fixture.client.acpPrompt({
       params: { id: parent.id },
       body: { text: "well?" },
     });
@@ -72,7 +72,7 @@ describe("a session's background work", () => {
     const id = task?.taskId ?? "";
     expect(await ended(id)).toMatchObject({ status: "failed", summary: null, outcome: null });
     await told(id, "session_queued");
-    const { turns } = await gatewayFixture.client.acpShow({ params: { id: turn?.sessionId ?? "" } });
+    const { turns } = await fixture.client.acpShow({ params: { id: turn?.sessionId ?? "" } });
     expect(turns).toMatchObject([{ text: "on the way" }]);
     const { messages } = await shown(id);
     expect(messages[0]?.text).toMatch(/^Task “DIE while chattering” failed: /);
@@ -113,8 +113,8 @@ describe("a session's background work", () => {
     expect(await ended(id)).toMatchObject({ status: "succeeded", summary: "two" });
     await told(id, "session_queued");
     // It ends before it has read it: nobody is left to be told.
-    await gatewayFixture.client.acpClose({ params: { id: parent.id } });
-    await gatewayFixture.client.maintainTasks({ body: { apply: true } });
+    await fixture.client.acpClose({ params: { id: parent.id } });
+    await fixture.client.maintainTasks({ body: { apply: true } });
     await told(id, "parent_missing");
   });
 
@@ -148,7 +148,7 @@ describe("a session's background work", () => {
     await parent.client.finishTask({ params, body: { status: "succeeded", summary: "12 files" } });
     await told(task.taskId, "session_queued");
     const ask = async (text: string) =>
-      (await gatewayFixture.client.acpPrompt({ params: { id: "boss-13" }, body: { text } })).turn;
+      (await fixture.client.acpPrompt({ params: { id: "boss-13" }, body: { text } })).turn;
     expect(await ask("DIE")).toMatchObject({ outcome: "interrupted" });
     const { messages } = await parent.client.sessionInbox({ params: { id: parent.id } });
     expect(messages).toMatchObject([{ turnId: null, inVain: 1, deliveredAt: null }]);
@@ -162,13 +162,13 @@ describe("a session's background work", () => {
     const child = { argv: shellAgent("echo"), cwd: place, key: "child-9" };
     await parent.client.acpSpawn({ body: child });
     const params = { id: "child-9" };
-    await gatewayFixture.client.sendMessage({ params, body: { text: "hello" } });
+    await fixture.client.sendMessage({ params, body: { text: "hello" } });
     const { message } = await parent.client.sendMessage({ params, body: { text: "and what now?" } });
     await waitFor("its end is told", async () => {
       const { tasks } = await parent.client.listTasks({ query: { delivery: "session_queued" } });
       return tasks.length > 0;
     });
-    const { tasks } = await gatewayFixture.client.listTasks({ query: { session: "child-9" } });
+    const { tasks } = await fixture.client.listTasks({ query: { session: "child-9" } });
     expect(tasks).toMatchObject([
       {
         runtime: "acp",
@@ -185,9 +185,7 @@ describe("a session's background work", () => {
     const parent = await boss("boss-13");
     const body = { argv: shellAgent(), cwd: place, key: "child-13", prompt: "sleep 1000", background: true };
     await parent.client.acpSpawn({ body });
-    const child = gatewayFixture.as(
-      (await gatewayFixture.client.openSession({ body: { key: "child-13" } })).token,
-    );
+    const child = fixture.as((await fixture.client.openSession({ body: { key: "child-13" } })).token);
     const { task } = await shown("child-13", child);
     const change = { params: { id: task.taskId }, body: { policy: "silent" } } as const;
     expect(await errorOf(child.notifyTask(change))).toMatchObject({ code: "BAD_INPUT" });
@@ -195,16 +193,16 @@ describe("a session's background work", () => {
     expect((await parent.client.notifyTask(change)).changed).toBe(true);
     const forged = { label: "mine", agentId: "codex" };
     expect(await errorOf(child.createTask({ body: forged }))).toMatchObject({ code: "BAD_INPUT" });
-    expect((await gatewayFixture.client.createTask({ body: forged })).task.agentId).toBe("codex");
+    expect((await fixture.client.createTask({ body: forged })).task.agentId).toBe("codex");
     await parent.client.cancelTask({ params: { id: task.taskId } });
   });
 
   test("is visible to that session and the operator; to others it does not exist", async () => {
     const parent = await boss("boss-5");
-    const stranger = (await gatewayFixture.client.openSession({ body: { key: "stranger-5" } })).token;
+    const stranger = (await fixture.client.openSession({ body: { key: "stranger-5" } })).token;
     const { run } = await parent.client.exec({ body: { argv: ["sleep", "100"], background: true } });
     const { taskId } = (await shown(run.runId, parent.client)).task;
-    const others = gatewayFixture.as(stranger);
+    const others = fixture.as(stranger);
     const missing = await errorOf(shown("task_000000000000", others));
     for (const name of [taskId, run.runId, taskId.slice(0, -1), "boss-5"]) {
       const { code, message } = await errorOf(shown(name, others));
@@ -235,7 +233,7 @@ describe("a session's background work", () => {
     const lines: { readonly type: string; readonly data: Record<string, unknown> }[] = [];
     const waiting = (async () => {
       const path = `/v1/tasks/${taskId}/events?follow=1`;
-      for await (const line of followNdjson<(typeof lines)[number]>(gatewayFixture, path)) lines.push(line);
+      for await (const line of followNdjson<(typeof lines)[number]>(fixture, path)) lines.push(line);
     })();
     expect(await parent.client.cancelTask({ params: { id: taskId.slice(0, -2) } })).toMatchObject({
       outcome: "cancelled",

@@ -4,28 +4,28 @@ import { expect, test } from "vitest";
 import { errorOf } from "../../support/gateway/real-gateway.js";
 import { userOrigin, taskGateway } from "../../support/gateway/task-gateway.js";
 
-const { stage: gatewayFixture, userHeard, shown, told, boss } = taskGateway();
+const { stage: fixture, userHeard, shown, told, boss } = taskGateway();
 
 test("an operator can retry or dismiss an undeliverable notification", async () => {
-  const { task } = await gatewayFixture.client.createTask({
+  const { task } = await fixture.client.createTask({
     body: { label: "unheard", origin: { channel: "deaf" } },
   });
   const params = { id: task.taskId };
-  await gatewayFixture.client.finishTask({ params, body: { status: "succeeded" } });
+  await fixture.client.finishTask({ params, body: { status: "succeeded" } });
   await told(task.taskId, "failed");
   const found = async (): Promise<unknown> =>
-    (await gatewayFixture.client.auditTasks()).findings.filter(({ taskId }) => taskId === task.taskId);
+    (await fixture.client.auditTasks()).findings.filter(({ taskId }) => taskId === task.taskId);
   expect(await found()).toMatchObject([{ code: "delivery_failed" }]);
-  expect(await gatewayFixture.client.retryTask({ params })).toMatchObject({ messages: 1 });
+  expect(await fixture.client.retryTask({ params })).toMatchObject({ messages: 1 });
   await told(task.taskId, "failed");
   const [message] = (await shown(task.taskId)).messages;
   expect(message).toMatchObject({ status: "failed", attempts: 2 });
   expect(message?.error).toContain("has a Telegram chat");
-  expect(await gatewayFixture.client.dismissTask({ params })).toMatchObject({
+  expect(await fixture.client.dismissTask({ params })).toMatchObject({
     messages: 1,
     task: { delivery: "not_applicable" },
   });
-  expect(await gatewayFixture.client.dismissTask({ params })).toMatchObject({ messages: 0 });
+  expect(await fixture.client.dismissTask({ params })).toMatchObject({ messages: 0 });
   expect(await found()).toEqual([]);
 });
 
@@ -34,19 +34,19 @@ test("reading changes nothing, for the operator and for sessions", async () => {
   const { run } = await session.exec({ body: { argv: ["sleep", "1000"], background: true } });
   const { task } = await shown(run.runId);
   const everything = (): unknown => {
-    using db = new DatabaseSync(join(gatewayFixture.home, "store.sqlite"), { readOnly: true });
+    using db = new DatabaseSync(join(fixture.home, "store.sqlite"), { readOnly: true });
     const tables = ["tasks", "task_events", "task_outbox", "session_messages", "sessions"];
     return tables.map((table): unknown => db.prepare(`select * from ${table} order by 1, 2`).all());
   };
   const before = everything();
-  for (const client of [gatewayFixture.client, session])
+  for (const client of [fixture.client, session])
     for (const id of [task.taskId, run.runId, task.taskId.slice(0, -1)]) {
       await client.listTasks({ query: { status: "running,failed", limit: 3 } });
       await client.getTask({ params: { id } });
       await client.taskEvents({ params: { id } });
     }
-  await gatewayFixture.client.auditTasks();
-  expect((await gatewayFixture.client.maintainTasks()).applied).toBe(false);
+  await fixture.client.auditTasks();
+  expect((await fixture.client.maintainTasks()).applied).toBe(false);
   expect(everything()).toEqual(before);
   await session.cancelTask({ params: { id: task.taskId } });
   expect(everything()).not.toEqual(before);
@@ -54,12 +54,12 @@ test("reading changes nothing, for the operator and for sessions", async () => {
 
 test("hostile text is stored as text", async () => {
   const hostile = "\u001b[2J\0 \ud800 <b>&\u202e' or 1=1; --";
-  const { task } = await gatewayFixture.client.createTask({
+  const { task } = await fixture.client.createTask({
     body: { label: hostile, text: hostile, origin: userOrigin },
   });
   const params = { id: task.taskId };
-  await gatewayFixture.client.taskProgress({ params, body: { text: hostile } });
-  await gatewayFixture.client.finishTask({
+  await fixture.client.taskProgress({ params, body: { text: hostile } });
+  await fixture.client.finishTask({
     params,
     body: { status: "failed", error: hostile, summary: hostile },
   });
@@ -72,13 +72,11 @@ test("hostile text is stored as text", async () => {
 
 test("a list is read page by page, each task once", async () => {
   for (let count = 0; count < 7; count++)
-    await gatewayFixture.client.createTask({ body: { label: `task ${count}` } });
-  const all = (await gatewayFixture.client.listTasks({ query: { limit: 1_000 } })).tasks.map(
-    ({ taskId }) => taskId,
-  );
+    await fixture.client.createTask({ body: { label: `task ${count}` } });
+  const all = (await fixture.client.listTasks({ query: { limit: 1_000 } })).tasks.map(({ taskId }) => taskId);
   const read: string[] = [];
   for (let cursor: string | undefined; ;) {
-    const page = await gatewayFixture.client.listTasks({
+    const page = await fixture.client.listTasks({
       query: { limit: 3, ...(cursor === undefined ? {} : { cursor }) },
     });
     read.push(...page.tasks.map(({ taskId }) => taskId));
@@ -87,24 +85,24 @@ test("a list is read page by page, each task once", async () => {
   }
   expect(read).toEqual(all);
   expect(all.length).toBeGreaterThan(3);
-  expect(await errorOf(gatewayFixture.client.listTasks({ query: { cursor: "x" } }))).toMatchObject({
+  expect(await errorOf(fixture.client.listTasks({ query: { cursor: "x" } }))).toMatchObject({
     code: "BAD_INPUT",
   });
-  expect(await errorOf(gatewayFixture.client.listTasks({ query: { status: "happy" } }))).toMatchObject({
+  expect(await errorOf(fixture.client.listTasks({ query: { status: "happy" } }))).toMatchObject({
     code: "BAD_INPUT",
   });
 });
 
 test("a session pages through the tasks it may see, and its cursors name no other task", async () => {
   const sessions = await Promise.all(
-    ["pager", "stranger"].map((key) => gatewayFixture.client.openSession({ body: { key } })),
+    ["pager", "stranger"].map((key) => fixture.client.openSession({ body: { key } })),
   );
-  const [pager, stranger] = sessions.map(({ token }) => gatewayFixture.as(token));
+  const [pager, stranger] = sessions.map(({ token }) => fixture.as(token));
   const own: string[] = [];
   for (let count = 0; count < 3; count++) {
     own.unshift((await pager!.createTask({ body: { label: "own" } })).task.taskId);
     await stranger!.createTask({ body: { label: "of another session" } });
-    await gatewayFixture.client.createTask({ body: { label: "of the operator" } });
+    await fixture.client.createTask({ body: { label: "of the operator" } });
   }
   const read: string[] = [];
   const cursors: string[] = [];

@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { mkdtemp, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { expect, vi } from "vitest";
+import { expect } from "vitest";
 import { WebSocket } from "ws";
 import { type AttachServerMessage, decodeFrame } from "../../../src/api/attach-frames.js";
 import { createClient, type GatewayClient } from "../../../src/api/client.js";
@@ -45,18 +45,25 @@ export class GatewayCluster implements AsyncDisposable {
   readonly #children = new Set<ChildProcess>();
   readonly #beside: readonly AsyncDisposable[];
 
-  /** `beside`: what stands between the gateways and the server, or beside it. */
-  constructor(server: PostgresServer, database: PostgresDatabase, beside: readonly AsyncDisposable[] = []) {
+  /**
+   * `beside`: a pooler or a stand-by, closed with the cluster. The address is in the environment of all tests of a file;
+   * vitest undoes its own stubs before each test.
+   */
+  constructor(
+    server: PostgresServer,
+    database: PostgresDatabase,
+    beside: readonly AsyncDisposable[] = [],
+    url: string = database.url,
+  ) {
     this.server = server;
     this.database = database;
     this.#beside = beside;
+    process.env["HOLDFAST_DATABASE_URL"] = url;
   }
 
   static async open(): Promise<GatewayCluster> {
     const server = await startPostgresServer();
-    const database = await server.createDatabase();
-    vi.stubEnv("HOLDFAST_DATABASE_URL", database.url);
-    return new GatewayCluster(server, database);
+    return new GatewayCluster(server, await server.createDatabase());
   }
 
   /** The same, through PgBouncer. */
@@ -64,8 +71,7 @@ export class GatewayCluster implements AsyncDisposable {
     const server = await startPostgresServer();
     const pooler = await startPgBouncer(server, { pool_mode: "session" });
     const database = await server.createDatabase();
-    vi.stubEnv("HOLDFAST_DATABASE_URL", pooler.urlOf(database.url));
-    return new GatewayCluster(server, database, [pooler]);
+    return new GatewayCluster(server, database, [pooler], pooler.urlOf(database.url));
   }
 
   /** The same, with the addresses of a primary and its stand-by. */
@@ -75,7 +81,6 @@ export class GatewayCluster implements AsyncDisposable {
   }> {
     const replicated = await startReplicatedServer();
     const database = await replicated.createDatabase();
-    vi.stubEnv("HOLDFAST_DATABASE_URL", database.url);
     return { fleet: new GatewayCluster(replicated.primary, database, [replicated.standBy]), replicated };
   }
 
@@ -149,7 +154,7 @@ export class GatewayCluster implements AsyncDisposable {
       child.kill("SIGTERM");
       await once(child, "exit");
     }
-    vi.unstubAllEnvs();
+    delete process.env["HOLDFAST_DATABASE_URL"];
     for (const each of this.#beside) await each[Symbol.asyncDispose]();
     await this.server[Symbol.asyncDispose]();
     const survived = this.#bystander.exitCode === null && this.#bystander.signalCode === null;

@@ -45,32 +45,32 @@ export interface RawRequestOptions {
 export function gatewayForFile(told: Pick<GatewayOptions, "config" | "requestMs"> = {}): RealGateway {
   const problems: string[] = [];
   const heard: GatewayEvent[] = [];
-  const gatewayFixture = { problems, news: heard } as unknown as {
+  const fixture = { problems, news: heard } as unknown as {
     -readonly [K in keyof RealGateway]: RealGateway[K];
   };
   const stranger = spawn("sleep", ["3600"], { stdio: "ignore" });
   beforeAll(async () => {
-    gatewayFixture.home = await mkdtemp(join(tmpdir(), "hf-"));
-    gatewayFixture.socketPath = gatewaySocketPath(gatewayFixture.home);
+    fixture.home = await mkdtemp(join(tmpdir(), "hf-"));
+    fixture.socketPath = gatewaySocketPath(fixture.home);
     const onNews = (news: GatewayEvent): void => {
       heard.push(news);
       if (news.type === "problem") problems.push(`${news.message}: ${news.cause}`);
     };
-    gatewayFixture.gateway = await openGateway({ ...told, home: gatewayFixture.home, onEvent: onNews });
-    gatewayFixture.token = (await readOperatorToken(gatewayFixture.home)) ?? "";
-    gatewayFixture.as = (token) => createClient({ socketPath: gatewayFixture.socketPath, token });
-    gatewayFixture.client = gatewayFixture.as(gatewayFixture.token);
-    gatewayFixture.raw = (method, path, options = {}) => rawRequest(gatewayFixture, method, path, options);
+    fixture.gateway = await openGateway({ ...told, home: fixture.home, onEvent: onNews });
+    fixture.token = (await readOperatorToken(fixture.home)) ?? "";
+    fixture.as = (token) => createClient({ socketPath: fixture.socketPath, token });
+    fixture.client = fixture.as(fixture.token);
+    fixture.raw = (method, path, options = {}) => rawRequest(fixture, method, path, options);
   });
   afterAll(async () => {
-    await gatewayFixture.gateway.stop({ runs: "terminate", waitMs: 0 });
+    await fixture.gateway.stop({ runs: "terminate", waitMs: 0 });
     const survived = stranger.exitCode === null && stranger.signalCode === null;
     stranger.kill("SIGKILL");
-    await removeStateDirectory(gatewayFixture.home);
+    await removeStateDirectory(fixture.home);
     expect(survived, "the bystander").toBe(true);
     expect(problems).toEqual([]);
   });
-  return gatewayFixture;
+  return fixture;
 }
 
 async function rawRequest(

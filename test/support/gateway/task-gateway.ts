@@ -33,7 +33,7 @@ kind = "telegram"
 token = { env = "NO_BOT_OF_OURS" }`,
     "",
   );
-  const gatewayFixture = gatewayForFile({ config });
+  const fixture = gatewayForFile({ config });
 
   function userHeard(): (Pick<Notification, "id" | "taskId" | "status" | "text"> & {
     readonly type: string;
@@ -45,14 +45,11 @@ token = { env = "NO_BOT_OF_OURS" }`,
       .map(({ type, data: { id, taskId, status, text } }) => ({ type, id, taskId, status, text }));
   }
 
-  async function shown(
-    id: string,
-    client: GatewayClient = gatewayFixture.client,
-  ): Promise<ResponseOf<"getTask">> {
+  async function shown(id: string, client: GatewayClient = fixture.client): Promise<ResponseOf<"getTask">> {
     return client.getTask({ params: { id } });
   }
 
-  async function ended(id: string, client: GatewayClient = gatewayFixture.client): Promise<Task> {
+  async function ended(id: string, client: GatewayClient = fixture.client): Promise<Task> {
     let { task } = await shown(id, client);
     await waitFor(`${id} has ended`, async () => {
       ({ task } = await shown(id, client));
@@ -74,12 +71,12 @@ token = { env = "NO_BOT_OF_OURS" }`,
 
   /** A session that speaks with the gateway, and an agent of its own that says every prompt again. */
   async function boss(key: string): Promise<{ readonly client: GatewayClient; readonly id: string }> {
-    const { session } = await gatewayFixture.client.acpSpawn({
+    const { session } = await fixture.client.acpSpawn({
       body: { argv: shellAgent("echo"), cwd: place, key, permissions: "approve-all" },
     });
-    const { token } = await gatewayFixture.client.openSession({ body: { key } });
-    return { client: gatewayFixture.as(token), id: session.sessionId };
+    const { token } = await fixture.client.openSession({ body: { key } });
+    return { client: fixture.as(token), id: session.sessionId };
   }
 
-  return { stage: gatewayFixture, place, userHeard, shown, ended, told, typesOf, boss };
+  return { stage: fixture, place, userHeard, shown, ended, told, typesOf, boss };
 }

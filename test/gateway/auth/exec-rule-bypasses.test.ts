@@ -67,13 +67,13 @@ kind = "webhook"
 url = "https://example.com/"
 secrets = [{ env = "HOOK_SECRET" }]
 `;
-const gatewayFixture = gatewayForFile({ config: parseConfig(config, "") });
+const fixture = gatewayForFile({ config: parseConfig(config, "") });
 type Rules = NonNullable<RequestOf<"openSession">["body"]["execRules"]>;
 
 async function session(execRules: Rules) {
   const key = `s${Math.random()}`;
-  const { token, session: row } = await gatewayFixture.client.openSession({ body: { key, execRules } });
-  return { client: gatewayFixture.as(token), id: row.id, key };
+  const { token, session: row } = await fixture.client.openSession({ body: { key, execRules } });
+  return { client: fixture.as(token), id: row.id, key };
 }
 
 function allow(executable: string, ...args: string[]): Rules {
@@ -121,7 +121,7 @@ test.each(bypasses)(
   "%o runs another program with %o if the operator allows that",
   async (argv, variables) => {
     const body = { argv: [...argv], cwd: repository, env: variables, allowEnv: Object.keys(variables) };
-    await gatewayFixture.client.exec({ body });
+    await fixture.client.exec({ body });
     expect(existsSync(canary)).toBe(true);
   },
 );
@@ -246,13 +246,13 @@ describe("the environment of a judged command", () => {
         const { client } = await session(rules);
         const environment = await printed(client);
         expect(JSON.stringify([...environment])).not.toMatch(/hush-(?:own|mine|hook|database)/);
-        expect(JSON.stringify([...environment])).not.toContain(gatewayFixture.token);
+        expect(JSON.stringify([...environment])).not.toContain(fixture.token);
         expect(environment.get("LISTED_KEY")).toBe("hush-listed");
         expect(environment.get("PATH")).toBe(process.env["PATH"]);
         expect(environment.get("HOME")).toBe(process.env["HOME"]);
       }
       const { key } = await session([{ effect: "allow" }]);
-      const byOperator = await printed(gatewayFixture.client, { sessionKey: key });
+      const byOperator = await printed(fixture.client, { sessionKey: key });
       expect(JSON.stringify([...byOperator])).not.toContain("hush-own");
     } finally {
       delete process.env["HOLDFAST_DATABASE_URL"];
@@ -291,11 +291,11 @@ describe("the environment of a judged command", () => {
       env: { LD_DEBUG: "none" },
     });
     const pending = async () =>
-      (await gatewayFixture.client.listApprovals()).approvals.find(({ sessionId }) => sessionId === id);
+      (await fixture.client.listApprovals()).approvals.find(({ sessionId }) => sessionId === id);
     await waitFor("it is asked", async () => (await pending()) !== undefined);
     const question = await pending();
     const params = { id: question?.id ?? "" };
-    const { parts, digest } = await gatewayFixture.client.showApproval({ params });
+    const { parts, digest } = await fixture.client.showApproval({ params });
     const unlisted = "not in the session's list of allowed variables";
     expect(parts).toMatchObject([
       { label: "program", text: "/usr/bin/env", note: null },
@@ -306,7 +306,7 @@ describe("the environment of a judged command", () => {
       { label: "env UNLISTED", text: "one", note: unlisted },
     ]);
     const body = { verdict: "allow" as const, digest: digest ?? "" };
-    await gatewayFixture.client.decideApproval({ params, body });
+    await fixture.client.decideApproval({ params, body });
     const environment = await answer;
     expect([environment.get("UNLISTED"), environment.get("LD_DEBUG")]).toEqual(["one", "none"]);
   });
@@ -347,13 +347,13 @@ describe("agents that a session starts", () => {
     for (const environment of [{ PATH: planted }, { NODE_OPTIONS: `--require ${join(planted, "code.cjs")}` }])
       expect((await errorOf(client.acpSpawn({ body: { ...body, environment } }))).code).toBe("EXEC_DENIED");
     expect(existsSync(canary)).toBe(false);
-    for (const who of [client, gatewayFixture.client]) {
+    for (const who of [client, fixture.client]) {
       const key = `agent ${Math.random()}`;
       const prompt = "echo [$OWN_SECRET] [$MINE_KEY] [$HOOK_SECRET]; helper; date > /dev/null";
       const { turn } = await who.acpSpawn({ body: { ...body, key, prompt, wait: true } });
       expect(turn?.text).toContain("[] [hush-mine] []");
       expect(turn?.text).toContain("the operator's:");
-      await gatewayFixture.client.acpClose({ params: { id: key } });
+      await fixture.client.acpClose({ params: { id: key } });
     }
     expect(existsSync(canary)).toBe(false);
   });
@@ -364,8 +364,8 @@ describe("agents that a session starts", () => {
       params: { id: "helper" },
       body: { prompt: "x", yieldMs: 20_000 },
     });
-    const { token } = await gatewayFixture.client.openSession({ body: { key: child.key } });
-    const asking = gatewayFixture.as(token).exec({ body: { argv: ["helper"], env: { PATH: planted } } });
+    const { token } = await fixture.client.openSession({ body: { key: child.key } });
+    const asking = fixture.as(token).exec({ body: { argv: ["helper"], env: { PATH: planted } } });
     expect((await errorOf(asking)).code).toBe("EXEC_DENIED");
     expect(existsSync(canary)).toBe(false);
   });

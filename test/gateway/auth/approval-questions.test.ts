@@ -9,7 +9,7 @@ import { newRunId } from "../../../src/model/ids.js";
 import { gatewayForFile, errorOf, shellCommand, outputText } from "../../support/gateway/real-gateway.js";
 import { waitFor } from "../../support/wait-for.js";
 
-const gatewayFixture = gatewayForFile();
+const fixture = gatewayForFile();
 let directory: string;
 beforeAll(async () => {
   directory = await mkdtemp(join(tmpdir(), "hf-question-"));
@@ -19,28 +19,26 @@ afterAll(() => rm(directory, { recursive: true, force: true }));
 type Asked = ResponseOf<"listApprovals">["approvals"][number];
 
 async function session(key: string): Promise<{ readonly client: GatewayClient; readonly id: string }> {
-  const { token, session: row } = await gatewayFixture.client.openSession({ body: { key, execRules: [] } });
-  return { client: gatewayFixture.as(token), id: row.id };
+  const { token, session: row } = await fixture.client.openSession({ body: { key, execRules: [] } });
+  return { client: fixture.as(token), id: row.id };
 }
 
 async function asked(sessionId: string): Promise<Asked> {
   let found: Asked | undefined;
   await waitFor("it is asked", async () => {
-    found = (await gatewayFixture.client.listApprovals()).approvals.find(
-      (each) => each.sessionId === sessionId,
-    );
+    found = (await fixture.client.listApprovals()).approvals.find((each) => each.sessionId === sessionId);
     return found !== undefined;
   });
   return found ?? expect.fail("nothing is asked");
 }
 
 async function allow(id: string): Promise<string> {
-  const { pages } = await gatewayFixture.client.showApproval({ params: { id } });
-  const { parts, digest } = await gatewayFixture.client.showApproval({
+  const { pages } = await fixture.client.showApproval({ params: { id } });
+  const { parts, digest } = await fixture.client.showApproval({
     params: { id },
     query: { page: pages },
   });
-  await gatewayFixture.client.decideApproval({
+  await fixture.client.decideApproval({
     params: { id },
     body: { verdict: "allow", digest: digest ?? "" },
   });
@@ -64,7 +62,7 @@ test("a question has the variables and the input that the command gets", async (
   const approval = await asked(id);
   expect(approval.question).toEqual({ whole: false, digest: null });
   const params = { id: approval.id };
-  const refused = await errorOf(gatewayFixture.client.decideApproval({ params, body: { verdict: "allow" } }));
+  const refused = await errorOf(fixture.client.decideApproval({ params, body: { verdict: "allow" } }));
   expect(refused).toMatchObject({ code: "BAD_INPUT", message: expect.stringContaining("approvals show") });
   const text = await allow(approval.id);
   expect(text).toContain("env GIT_PAGER: 'id; x' (not in the session's list of allowed variables)\n");
@@ -84,11 +82,11 @@ test("a question says that input can follow", async () => {
   ].map((body) => errorOf(client.exec({ body: { ...body, background: true } })));
   for (const _ of answers) {
     const approval = await asked(id);
-    const { parts } = await gatewayFixture.client.showApproval({ params: { id: approval.id } });
+    const { parts } = await fixture.client.showApproval({ params: { id: approval.id } });
     expect(questionLines(parts).join("\n")).toMatch(
       /stdin: \((?:pipe|terminal)\) \(input can be sent to it later/,
     );
-    await gatewayFixture.client.decideApproval({ params: { id: approval.id }, body: { verdict: "deny" } });
+    await fixture.client.decideApproval({ params: { id: approval.id }, body: { verdict: "deny" } });
   }
   for (const answer of answers) expect((await answer).code).toBe("EXEC_DENIED");
 });
@@ -103,19 +101,19 @@ test("a long command is read page by page, and secrets on request", async () => 
   );
   const approval = await asked(id);
   const params = { id: approval.id };
-  const first = await gatewayFixture.client.showApproval({ params });
+  const first = await fixture.client.showApproval({ params });
   expect(first.pages).toBeGreaterThan(1);
   expect(first.digest).toBeNull();
-  const last = await gatewayFixture.client.showApproval({ params, query: { page: first.pages } });
+  const last = await fixture.client.showApproval({ params, query: { page: first.pages } });
   expect(last.digest).toMatch(/^[0-9a-f]{64}$/);
   expect(JSON.stringify(last.parts)).toContain("word 2999");
   expect(JSON.stringify(last.parts)).not.toContain(secret);
-  const open = await gatewayFixture.client.showApproval({
+  const open = await fixture.client.showApproval({
     params,
     query: { page: first.pages, reveal: "1" },
   });
   expect(JSON.stringify(open.parts)).toContain(secret);
-  await gatewayFixture.client.decideApproval({ params, body: { verdict: "deny" } });
+  await fixture.client.decideApproval({ params, body: { verdict: "deny" } });
   expect((await answer).code).toBe("EXEC_DENIED");
 });
 
@@ -147,10 +145,10 @@ test("only the operator reads a question", async () => {
   const answer = errorOf(client.exec({ body: { argv: ["true"] } }));
   const approval = await asked(id);
   expect((await errorOf(client.showApproval({ params: { id: approval.id } }))).code).toBe("NOT_FOUND");
-  expect(
-    (await errorOf(gatewayFixture.client.showApproval({ params: { id: "apr_000000000000" } }))).code,
-  ).toBe("NOT_FOUND");
-  await gatewayFixture.client.decideApproval({ params: { id: approval.id }, body: { verdict: "deny" } });
+  expect((await errorOf(fixture.client.showApproval({ params: { id: "apr_000000000000" } }))).code).toBe(
+    "NOT_FOUND",
+  );
+  await fixture.client.decideApproval({ params: { id: approval.id }, body: { verdict: "deny" } });
   await answer;
 });
 
@@ -162,7 +160,7 @@ test("nothing is appended to input that was shown as the whole input", async () 
   const answer = client.exec({ body: { argv: ["sh"], input, runId } });
   await allow((await asked(id)).id);
   await waitFor("it runs", async () =>
-    (await gatewayFixture.client.listRuns()).runs.some((run) => run.runId === runId),
+    (await fixture.client.listRuns()).runs.some((run) => run.runId === runId),
   );
   const more = { params: { runId }, body: { text: "echo not shown\n" } };
   expect(await errorOf(client.write(more))).toMatchObject({ code: "STDIN_CLOSED" });

@@ -1,0 +1,81 @@
+import { expect, test } from "vitest";
+import { parseConfig } from "../../../src/config/schema.js";
+import type { RequestOf } from "../../../src/api/contract.js";
+import { gatewayForFile, errorOf, outputText } from "../../support/gateway/real-gateway.js";
+import { waitFor } from "../../support/wait-for.js";
+
+const SECRETS = { IT_WEBHOOK: "hush-webhook", IT_BOT: "hush-bot", IT_ROOM: "hush-room" };
+Object.assign(process.env, SECRETS);
+const channels = `
+[channels.ops]
+kind = "webhook"
+url = "https://example.com/"
+secrets = [{ env = "IT_WEBHOOK" }]
+[channels.bot]
+kind = "telegram"
+token = { env = "IT_BOT" }
+[channels.room]
+kind = "slack"
+url = { env = "IT_ROOM" }
+`;
+const fixture = gatewayForFile({ config: parseConfig(channels, "") });
+type Rules = RequestOf<"openSession">["body"]["execRules"];
+const anything: Rules = [{ effect: "allow" }];
+
+async function session(key: string, execRules: Rules = anything) {
+  const { token, session: row } = await fixture.client.openSession({ body: { key, execRules } });
+  return { client: fixture.as(token), token, id: row.id };
+}
+
+async function pending(id: string) {
+  const { approvals } = await fixture.client.listApprovals();
+  return approvals.find(({ sessionId }) => sessionId === id);
+}
+
+test("an approval waits until the operator allows it", async () => {
+  const { client, id } = await session("asking", []);
+  const answer = client.exec({ body: { argv: ["echo", "allowed"] } });
+  await waitFor("it is asked", async () => (await pending(id)) !== undefined);
+  const question = await pending(id);
+  expect(question).toMatchObject({ command: "/usr/bin/echo allowed", decision: null });
+  const params = { id: question?.id ?? "" };
+  const decided = await fixture.client.decideApproval({ params, body: { verdict: "allow" } });
+  expect(decided).toMatchObject({
+    decided: true,
+    approval: { decision: { verdict: "allow", actor: "operator" } },
+  });
+  expect(outputText(await answer)).toBe("allowed\n");
+  expect(await fixture.client.decideApproval({ params, body: { verdict: "deny" } })).toMatchObject({
+    decided: false,
+    approval: { decision: { verdict: "allow" } },
+  });
+});
+
+test("an approval can be denied", async () => {
+  const { client, id } = await session("asking-in-vain", []);
+  const answer = errorOf(client.exec({ body: { argv: ["true"] } }));
+  await waitFor("it is asked", async () => (await pending(id)) !== undefined);
+  const params = { id: (await pending(id))?.id ?? "" };
+  await fixture.client.decideApproval({ params, body: { verdict: "deny" } });
+  expect(await answer).toMatchObject({
+    code: "EXEC_DENIED",
+    message: expect.stringContaining("operator said no"),
+  });
+  expect((await client.listRuns({ query: { all: "1" } })).runs).toEqual([]);
+});
+
+test("an approval expires when its caller disconnects and can no longer be allowed", async () => {
+  const { client, id } = await session("impatient", []);
+  const left = new AbortController();
+  const answer = client.exec({ body: { argv: ["true"] } }, left.signal).catch(() => "left");
+  await waitFor("it is asked", async () => (await pending(id)) !== undefined);
+  const params = { id: (await pending(id))?.id ?? "" };
+  left.abort();
+  expect(await answer).toBe("left");
+  await waitFor("it has expired", async () => (await pending(id)) === undefined);
+  expect(await fixture.client.decideApproval({ params, body: { verdict: "allow" } })).toMatchObject({
+    decided: false,
+    approval: { decision: { verdict: "expired", actor: "caller gone" } },
+  });
+  expect((await client.listRuns({ query: { all: "1" } })).runs).toEqual([]);
+});
