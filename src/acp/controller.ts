@@ -210,7 +210,7 @@ export class AcpController implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#registry.detachAll();
     this.updates.close();
-    // Followers get one turn of the event loop to tell their clients.
+    // Followers get one turn of the event loop to end the streams of their clients.
     await setImmediate();
   }
 

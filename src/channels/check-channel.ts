@@ -69,15 +69,7 @@ export async function checkChannel(
           if (!TELEGRAM_TOKEN.test(token))
             throw new Error("the token does not have the form of a bot token (123456:ABC…)");
         })),
-        ...(entry.chat === undefined
-          ? [
-              channelProblem(
-                false,
-                "it has no chat: only notifications with an address of their own are delivered",
-                'set chat = "…"',
-              ),
-            ]
-          : []),
+        ...(entry.chat === undefined ? [NO_CHAT] : []),
       ];
     case "slack":
       return checkSecrets([entry.url], env, (address) => {
@@ -96,11 +88,13 @@ export async function checkChannel(
   }
 }
 
-const INSTALL_REMEDY = "install it (Debian: libnotify-bin), or remove the channel";
+const NO_CHAT: ChannelProblem = {
+  fatal: false,
+  what: "it has no chat: only notifications with an address of their own are delivered",
+  remedy: 'set chat = "…"',
+};
 
-function channelProblem(fatal: boolean, what: string, remedy: string): ChannelProblem {
-  return { fatal, what, remedy };
-}
+const INSTALL_REMEDY = "install it (Debian: libnotify-bin), or remove the channel";
 
 /** Host names are not resolved: that would be a request. */
 function checkAddress(
@@ -108,15 +102,9 @@ function checkAddress(
   { "allow-networks": allowed }: HttpChannelOptions,
 ): readonly ChannelProblem[] {
   const host = new URL(address).hostname.replace(/^\[|\]$/g, "");
-  return isIP(host) === 0 || isAllowedAddress(host, allowed)
-    ? []
-    : [
-        channelProblem(
-          true,
-          `${host} is not a public address, so nothing is sent to it`,
-          `allow-networks = ["${host}"]`,
-        ),
-      ];
+  if (isIP(host) === 0 || isAllowedAddress(host, allowed)) return [];
+  const what = `${host} is not a public address, so nothing is sent to it`;
+  return [{ fatal: true, what, remedy: `allow-networks = ["${host}"]` }];
 }
 
 async function checkSecrets(
@@ -124,8 +112,7 @@ async function checkSecrets(
   env: Environment,
   check: (secret: string) => void,
 ): Promise<readonly ChannelProblem[]> {
-  const found = await Promise.all(sources.map((source) => checkSecret(source, env, check)));
-  return found.flat();
+  return (await Promise.all(sources.map((source) => checkSecret(source, env, check)))).flat();
 }
 
 async function checkSecret(
@@ -140,10 +127,11 @@ async function checkSecret(
     check(await readSecret(source, env));
   } catch (error) {
     const remedy = isSet ? `correct ${where}` : `set ${where} where the gateway is started, or use a file`;
-    return [channelProblem(isSet, errorMessage(error), remedy)];
+    return [{ fatal: isSet, what: errorMessage(error), remedy }];
   }
   if (!("file" in source) || ((await stat(source.file)).mode & 0o077) === 0) return [];
-  return [channelProblem(false, `others can read the secret in ${source.file}`, `chmod 600 ${source.file}`)];
+  const what = `others can read the secret in ${source.file}`;
+  return [{ fatal: false, what, remedy: `chmod 600 ${source.file}` }];
 }
 
 async function checkProgram(
@@ -152,16 +140,16 @@ async function checkProgram(
   remedy: string,
 ): Promise<readonly ChannelProblem[]> {
   const found = await resolveExecutable(name, { path: env["PATH"], cwd: process.cwd() });
-  return found === null ? [channelProblem(true, `there is no program ${name}`, remedy)] : [];
+  return found === null ? [{ fatal: true, what: `there is no program ${name}`, remedy }] : [];
 }
 
 function checkDesktopBus(env: Environment): readonly ChannelProblem[] {
   if (process.platform !== "linux" || env["DBUS_SESSION_BUS_ADDRESS"] !== undefined) return [];
   return [
-    channelProblem(
-      false,
-      "this environment has no desktop message bus",
-      "start the gateway in the desktop session, with DBUS_SESSION_BUS_ADDRESS",
-    ),
+    {
+      fatal: false,
+      what: "this environment has no desktop message bus",
+      remedy: "start the gateway in the desktop session, with DBUS_SESSION_BUS_ADDRESS",
+    },
   ];
 }

@@ -41,7 +41,7 @@ export async function runChannelProgram(
       },
     )
     .catch((cause: unknown) => {
-      throw notStartedError(cause);
+      throw new DeliveryFailed(`the program was not started: ${errorMessage(cause)}`, { cause });
     });
   const [{ record }] = await Promise.all([run.end(), writeInput(run, input)]);
   const failure = describeFailedExit(record, timeoutMs);
@@ -58,11 +58,6 @@ async function writeInput(run: Run, input: string): Promise<void> {
     .write(input)
     .then(() => run.closeStdin())
     .catch(() => undefined);
-}
-
-function notStartedError(cause: unknown): DeliveryFailed {
-  const why = errorMessage(cause);
-  return new DeliveryFailed(`the program was not started: ${why}`, { cause });
 }
 
 function describeFailedExit({ exit }: RunRecord, timeoutMs: number): string | null {

@@ -33,7 +33,7 @@ export function createDeliver(
   };
 }
 
-/** Idempotent: a repeated call stores nothing, and tells whether the session's agent has read the notification. */
+/** Idempotent: a repeated call stores nothing, and returns whether the session's agent has read the notification. */
 async function putIntoInbox(
   history: Pick<SessionHistory, "send">,
   sessionId: string,

@@ -32,12 +32,7 @@ async function readSecretFile(path: string): Promise<string> {
   });
   try {
     if (!(await file.stat()).isFile()) throw fail("it is not a regular file");
-    const { bytesRead, buffer } = await file.read(
-      Buffer.alloc(MAX_SECRET_BYTES + 1),
-      0,
-      MAX_SECRET_BYTES + 1,
-      0,
-    );
+    const { bytesRead, buffer } = await file.read(Buffer.alloc(MAX_SECRET_BYTES + 1));
     if (bytesRead > MAX_SECRET_BYTES) throw fail(`it is longer than ${MAX_SECRET_BYTES} bytes`);
     const secret = buffer.toString("utf8", 0, bytesRead).trim();
     if (secret === "") throw fail("it is empty");

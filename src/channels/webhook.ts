@@ -5,7 +5,7 @@ import { type Channel, notificationPayload } from "./channel.js";
 import { isAccepted, postJson, rejectionError } from "./http-post.js";
 import { readSecret } from "./secrets.js";
 
-export const SECRET_PREFIX = "whsec_";
+const SECRET_PREFIX = "whsec_";
 /** Limits of https://www.standardwebhooks.com. */
 const MIN_KEY_BYTES = 24;
 const MAX_KEY_BYTES = 64;
@@ -46,20 +46,11 @@ export function webhookChannel(entry: ChannelEntryOf<"webhook">): Channel {
     deliver: async (notification, address, signal) => {
       const secrets = await Promise.all(entry.secrets.map((source) => readSecret(source)));
       const body = notificationPayload(notification, address);
-      const headers = signedHeaders(
-        notification.id,
-        Math.floor(Date.now() / 1_000),
-        body,
-        secrets.map(parseSigningKey),
-      );
-      const bare = secrets.map((each) => each.slice(SECRET_PREFIX.length));
-      const message = {
-        url: new URL(entry.url),
-        headers,
-        body,
-        rules: entry,
-        secrets: [...secrets, ...bare],
-      };
+      const seconds = Math.floor(Date.now() / 1_000);
+      const headers = signedHeaders(notification.id, seconds, body, secrets.map(parseSigningKey));
+      const withoutPrefix = secrets.map((each) => each.slice(SECRET_PREFIX.length));
+      const redacted = [...secrets, ...withoutPrefix];
+      const message = { url: new URL(entry.url), headers, body, rules: entry, secrets: redacted };
       const answer = await postJson(message, signal);
       if (!isAccepted(answer)) throw rejectionError(message, answer, PERMANENT_STATUSES);
       return String(answer.status);

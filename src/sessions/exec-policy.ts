@@ -229,7 +229,7 @@ function assertNoInjection({ inherited = {}, set }: ExecPolicyRequest): void {
   if (injected !== undefined) throw new ExecDenied(`${injected} can make programs load other code`);
 }
 
-/** A user who can write to the file, or to a directory of its path, decides what is executed after the judgement. */
+/** Another user with write access to the file, or to a directory of its path, could replace the program after the decision. */
 async function assertNotReplaceable({ entry, file }: LocatedExecutable): Promise<void> {
   // In a user namespace, files of the real root, `/` included, appear to belong to the overflow uid.
   const owners = [0, process.getuid?.(), (await lstat("/")).uid];

@@ -18,6 +18,7 @@ import {
   canSeeSessionRow,
   narrower,
   type VisibilityDecision,
+  type VisibilityRequest,
   visibleSessions,
 } from "./visibility.js";
 
@@ -50,8 +51,10 @@ export interface SessionsDependencies {
   readonly clock?: Clock;
 }
 
-/** The session of a token, as it was when the token was checked. */
-export type RequestingSession = SessionRecord;
+interface TokenLifetime {
+  /** Default: until the session is closed. */
+  readonly ttlMs?: number | undefined;
+}
 
 /** The session itself and its descendants. */
 const DEFAULT_VISIBILITY: Visibility = "tree";
@@ -94,7 +97,7 @@ export class Sessions {
    * the requester, which can read the child's token. A child with another agent sees at most its own tree.
    */
   async openFor(
-    requester: RequestingSession | null,
+    requester: SessionRecord | null,
     key: string,
     options: Omit<SessionOptions, "ownerSessionKey" | "spawnedBy" | "parentSessionKey" | "execRules"> = {},
   ): Promise<{ readonly session: SessionRecord; readonly created: boolean }> {
@@ -129,16 +132,12 @@ export class Sessions {
   }
 
   /** Issues a token, which is kept only as a hash; it expires after `ttlMs`, if given. Null: the session is not open. */
-  async issueToken(
-    id: string,
-    { ttlMs }: { readonly ttlMs?: number | undefined } = {},
-  ): Promise<string | null> {
-    const now = this.#clock.wall();
-    return this.#issue(id, { expiresAt: ttlMs === undefined ? null : now + ttlMs });
+  issueToken(id: string, { ttlMs }: TokenLifetime = {}): Promise<string | null> {
+    return this.#issue(id, { expiresAt: ttlMs === undefined ? null : this.#clock.wall() + ttlMs });
   }
 
   /** Issues a token for a run that is about to be started; `bindToken` names the run. The token ends with the run. */
-  async issueRunToken(id: string): Promise<string | null> {
+  issueRunToken(id: string): Promise<string | null> {
     return this.#issue(id, { ofRun: true });
   }
 
@@ -151,10 +150,7 @@ export class Sessions {
   /** Issues a new token; other tokens end now, or after `graceMs`, but not those of its runs. Null: the session is not open. */
   async rotateToken(
     id: string,
-    {
-      ttlMs,
-      graceMs = 0,
-    }: { readonly ttlMs?: number | undefined; readonly graceMs?: number | undefined } = {},
+    { ttlMs, graceMs = 0 }: TokenLifetime & { readonly graceMs?: number | undefined } = {},
   ): Promise<string | null> {
     const token = newSessionToken();
     const now = this.#clock.wall();
@@ -166,7 +162,7 @@ export class Sessions {
     return isSessionToken(token) && (await this.#store.revokeToken(hashSessionToken(token)));
   }
 
-  async authenticate(token: string): Promise<RequestingSession | null> {
+  async authenticate(token: string): Promise<SessionRecord | null> {
     return isSessionToken(token) ? this.#lookups.find(hashSessionToken(token)) : null;
   }
 
@@ -177,20 +173,21 @@ export class Sessions {
 
   /** `asked` limits the visibility further. */
   canSee(
-    requester: RequestingSession,
+    requester: SessionRecord,
     row: Pick<SessionRecord, "id" | "agentId" | "lineage">,
     asked: Visibility = requester.visibility,
   ): VisibilityDecision {
-    const { sandboxed } = requester;
-    const visibility = narrower(requester.visibility, asked);
-    return canSeeSessionRow({ row, requester, visibility, a2aPolicy: this.#a2aPolicy, sandboxed });
+    return canSeeSessionRow({ row, ...this.#visibilityOf(requester, asked) });
   }
 
   /** The sessions that `canSee` accepts, as a filter. */
-  visibleScope(requester: RequestingSession, asked: Visibility = requester.visibility): SessionScope {
-    const { sandboxed } = requester;
+  visibleScope(requester: SessionRecord, asked: Visibility = requester.visibility): SessionScope {
+    return visibleSessions(this.#visibilityOf(requester, asked));
+  }
+
+  #visibilityOf(requester: SessionRecord, asked: Visibility): Omit<VisibilityRequest, "row"> {
     const visibility = narrower(requester.visibility, asked);
-    return visibleSessions({ requester, visibility, a2aPolicy: this.#a2aPolicy, sandboxed });
+    return { requester, visibility, a2aPolicy: this.#a2aPolicy, sandboxed: requester.sandboxed };
   }
 
   /** Finds a session by its id, or an open session by its key. */
@@ -220,7 +217,7 @@ export class Sessions {
   async #open(
     wanted: NewSession,
     given: SessionOptions,
-    requester: RequestingSession | null = null,
+    requester: SessionRecord | null = null,
   ): Promise<{ readonly session: SessionRecord; readonly created: boolean }> {
     const answer = await this.#store.createSession(wanted);
     if (answer.created) return answer;

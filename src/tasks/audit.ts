@@ -1,6 +1,5 @@
 import { defaults } from "../defaults.js";
-import { isTaskEnded } from "../model/task.js";
-import type { TaskRecord } from "../model/task.js";
+import { isTaskEnded, type TaskRecord } from "../model/task.js";
 
 export const AUDIT_CODES = [
   "stale_queued",

@@ -16,7 +16,7 @@ export type Deliver = (
 export interface DeliveryFailedOptions extends ErrorOptions {
   /** A retry cannot succeed: the receiver says so, or there is no address. */
   readonly permanent?: boolean;
-  /** The delay that the receiver asked for. */
+  /** The delay that the receiver requested. */
   readonly retryAfterMs?: number | null;
   /** The notification may have arrived, so a retry may repeat it. */
   readonly resultUnknown?: boolean;
@@ -38,13 +38,13 @@ export class DeliveryFailed extends Error {
   }
 }
 
-export interface FailedAttempt {
+interface FailedAttempt {
   /** Time spent on this notification before the attempt. */
   readonly spentMs: number;
   readonly tookMs: number;
   /** A retry cannot succeed. */
   readonly permanent: boolean;
-  /** The delay that the receiver asked for. */
+  /** The delay that the receiver requested. */
   readonly retryAfterMs: number | null;
 }
 
@@ -52,11 +52,6 @@ export interface RetryLimits {
   readonly retryMs: number;
   readonly maxRetryMs: number;
   readonly totalMs: number;
-}
-
-export interface NextAttempt {
-  readonly inMs: number;
-  readonly spentMs: number;
 }
 
 /**
@@ -68,14 +63,14 @@ export function nextAttempt(
   failure: FailedAttempt,
   { retryMs, maxRetryMs, totalMs }: RetryLimits,
   jitter: (ms: number) => number,
-): NextAttempt | null {
+): { readonly inMs: number; readonly spentMs: number } | null {
   if (failure.permanent) return null;
   const exponent = Math.floor(Math.log2(1 + failure.spentMs / retryMs));
   const backoff = Math.min(retryMs * 2 ** exponent, maxRetryMs);
   const pause = backoff + (backoff - jitter(backoff)) / 2;
   const left = totalMs - failure.spentMs - failure.tookMs;
   if (pause > left) return null;
-  // A receiver that asks for a longer delay than is left gets one last attempt.
+  // A receiver that requests a longer delay than is left gets one last attempt.
   const inMs = Math.max(pause, Math.min(failure.retryAfterMs ?? 0, left));
   return { inMs, spentMs: failure.spentMs + failure.tookMs + inMs };
 }

@@ -3,7 +3,7 @@ import { isTaskEnded, type TaskRecord } from "../model/task.js";
 import type { Notification } from "../model/outbox.js";
 import { singleLine, multiLine } from "../text/truncate.js";
 
-/** The change that a notification tells. */
+/** The change that a notification is about. */
 export type NoticeChange =
   | { readonly type: "started" }
   | { readonly type: "progress" }
@@ -12,20 +12,11 @@ export type NoticeChange =
 /** Lines of a command's output in a notification. */
 const COMMAND_OUTPUT_LINES = 3;
 
-export function endNotificationId(taskId: string): string {
-  return `task-terminal:${taskId}`;
-}
-
 /** The notification that a task has ended. */
 export function endNotification(task: TaskRecord): Notification {
   const { taskId, summary, lastEventAt } = task;
-  return createNotification(
-    task,
-    endNotificationId(taskId),
-    lastEventAt,
-    summary ?? "",
-    notificationText(task, null),
-  );
+  const id = `task-terminal:${taskId}`;
+  return createNotification(task, id, lastEventAt, summary ?? "", notificationText(task, null));
 }
 
 /** The notification that a task changed. `seq`: the number of the event, which makes the id unique. */

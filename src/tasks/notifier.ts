@@ -1,16 +1,11 @@
 import { type Clock, systemClock } from "../async/clock.js";
 import { deferred } from "../async/deferred.js";
 import { defaults } from "../defaults.js";
+import { errorMessage } from "../home/errno.js";
 import type { NotificationTarget, OutboxEntry } from "../model/outbox.js";
 import type { OutboxResult, TaskStore } from "../store/tasks/store.js";
 import { singleLine } from "../text/truncate.js";
-import {
-  type Deliver,
-  DeliveryFailed,
-  type DeliveryReceipt,
-  nextAttempt,
-  type RetryLimits,
-} from "./delivery.js";
+import { type Deliver, DeliveryFailed, type DeliveryReceipt, nextAttempt } from "./delivery.js";
 import { markRepeated } from "./notification-text.js";
 
 export interface NotifierOptions {
@@ -26,16 +21,7 @@ export interface NotifierOptions {
   readonly limits?: Partial<NotifierLimits>;
 }
 
-export interface NotifierLimits extends RetryLimits {
-  readonly concurrency: number;
-  readonly attemptMs: number;
-  readonly leaseMs: number;
-  readonly pollMs: number;
-  readonly maxUnknownResults: number;
-  readonly slowMs: number;
-}
-
-export const defaultNotifierLimits: NotifierLimits = {
+export const defaultNotifierLimits = {
   concurrency: defaults.deliveriesAtOnce,
   attemptMs: defaults.deliveryMs,
   leaseMs: defaults.deliveryLeaseMs,
@@ -46,6 +32,8 @@ export const defaultNotifierLimits: NotifierLimits = {
   maxUnknownResults: defaults.deliveryUnheardMost,
   slowMs: defaults.deliverySlowMs,
 };
+
+export type NotifierLimits = Readonly<Record<keyof typeof defaultNotifierLimits, number>>;
 
 /** An entry may be due while another notifier has claimed it, so a due entry does not end the pause at once. */
 const MIN_PAUSE_MS = 100;
@@ -201,21 +189,13 @@ export class Notifier {
 
   #failureResult(entry: OutboxEntry, cause: unknown, tookMs: number): OutboxResult {
     const { permanent, retryAfterMs, resultUnknown } =
-      cause instanceof DeliveryFailed
-        ? cause
-        : { permanent: false, retryAfterMs: null, resultUnknown: false };
-    const why = cause instanceof Error ? cause.message : String(cause);
-    const error = singleLine(why, defaults.taskErrorChars);
+      cause instanceof DeliveryFailed ? cause : new DeliveryFailed("");
+    const error = singleLine(errorMessage(cause), defaults.taskErrorChars);
     const failure = { spentMs: entry.spentMs, tookMs, permanent, retryAfterMs };
     const next = nextAttempt(failure, this.#limits, (ms) => this.#clock.jitter(ms));
-    if (next !== null) return { status: "pending", error, unheard: resultUnknown, ...next };
-    return {
-      status: "failed",
-      error,
-      unheard: resultUnknown,
-      spentMs: entry.spentMs + tookMs,
-      at: this.#clock.wall(),
-    };
+    const result = { error, unheard: resultUnknown };
+    if (next !== null) return { status: "pending", ...result, ...next };
+    return { status: "failed", ...result, spentMs: entry.spentMs + tookMs, at: this.#clock.wall() };
   }
 
   /** Retries while the store fails, until the lease ends or the notifier stops. */

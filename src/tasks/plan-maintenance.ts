@@ -36,12 +36,8 @@ export function planMaintenance(
   }
   if (cleanupAfter === null)
     return { taskId, version, act: "date", cleanupAfter: (task.endedAt ?? now) + defaults.taskKeptMs };
-  return isDeletable(task, now) ? { taskId, version, act: "forget" } : null;
-}
-
-/** A pending notification still needs its task. */
-function isDeletable({ cleanupAfter, delivery }: TaskRecord, now: number): boolean {
-  return cleanupAfter !== null && cleanupAfter < now && delivery !== "pending";
+  // A pending notification still needs its task.
+  return cleanupAfter < now && task.delivery !== "pending" ? { taskId, version, act: "forget" } : null;
 }
 
 /** Work that promised a heartbeat and missed it is gone; other unknown work may be alive. */

@@ -10,7 +10,7 @@ export interface ReplyOrigin {
 }
 
 export interface ReplyRequest {
-  /** Of the session that does the work. */
+  /** The mode of the session that does the work. */
   readonly mode: InteractionMode;
   readonly parentSessionId: string | null;
   /** The session that requested the work. */
@@ -20,7 +20,7 @@ export interface ReplyRequest {
 }
 
 export interface ReplyRouting {
-  /** `background`: the parent alone decides what its user is told. */
+  /** `background`: only the parent is notified, and decides what its user sees. */
   readonly kind: "background" | "interactive";
   /** The result. Null, also in the fields below: no target. */
   readonly text: NotificationTarget | null;
@@ -32,7 +32,7 @@ export interface ReplyRouting {
 export type ChannelTarget = Extract<NotificationTarget, { readonly kind: "channel" }>;
 
 /**
- * Decides who is notified of work:
+ * Decides where the notifications of work go:
  *
  *     background work of a parent ─▶ the parent, never a user's channel
  *     requested in a group        ─▶ the session that talks there

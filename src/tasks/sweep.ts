@@ -56,14 +56,14 @@ export async function sweepTasks(options: SweepOptions): Promise<readonly Mainte
 export async function* planSweep(
   options: SweepPlanOptions,
 ): AsyncGenerator<readonly MaintenanceAction[], void, undefined> {
-  const { store, now, window, thorough = false } = options;
+  const { store, workStatusOf, now, window, thorough = false } = options;
   window?.observedSince(now());
   const ended = thorough ? { open: false } : { cleanupBefore: now() };
   for (const filter of [{ open: true }, ended])
     for await (const page of taskPages(store, filter)) {
       const actions: MaintenanceAction[] = [];
       for (const task of page) {
-        const status = await openWorkStatus(options, task);
+        const status: WorkStatus = task.endedAt === null ? await workStatusOf(task) : { state: "unknown" };
         const at = now();
         const action = planMaintenance(task, status, at, window?.observedSince(at));
         if (action !== null) actions.push(action);
@@ -81,10 +81,6 @@ export async function auditAllTasks(
   for await (const page of taskPages(store, {}))
     findings.push(...page.flatMap((task) => auditTask(task, now)));
   return findings;
-}
-
-function openWorkStatus({ workStatusOf }: SweepPlanOptions, task: TaskRecord): Promise<WorkStatus> {
-  return task.endedAt === null ? workStatusOf(task) : Promise.resolve({ state: "unknown" });
 }
 
 async function applyActions(

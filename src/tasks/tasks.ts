@@ -107,7 +107,7 @@ export function taskKeyOfCaller(sessionId: string | null, name: string): string 
   return `caller:${sessionId ?? "operator"}:${name}`;
 }
 
-/** The result of applying an event to a task. */
+/** The result of an event. */
 export type ApplyResult =
   | { readonly kind: "changed" | "same"; readonly task: TaskRecord }
   /** The event came too late or too early. The task's history records that. */

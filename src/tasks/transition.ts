@@ -18,7 +18,7 @@ import { endNotification, type NoticeChange, stateNotification } from "./notific
  * The delay before a change is notified. Notifications of one task keep a distance, and one that still waits is replaced
  * by the next. `noticedAt`: when the last one was sent, or is to be.
  */
-export function noticeDelay(noticedAt: number | null, now: number, everyMs: number): number {
+function noticeDelay(noticedAt: number | null, now: number, everyMs: number): number {
   if (noticedAt === null) return 0;
   const at = noticedAt > now ? noticedAt : noticedAt + everyMs;
   // Bounded, because the wall clock may have been set back.
@@ -34,9 +34,9 @@ export interface TaskFinish {
   readonly outcome: TaskOutcome | null;
   readonly summary: string | null;
   readonly error: string | null;
-  /** Who or what ended the task; empty: it ended by itself. */
+  /** The actor that ended the task; empty: it ended by itself. */
   readonly actor: string;
-  /** When the work started, if no event told it; null: unknown, or never. */
+  /** When the work started, if there was no event for it; null: unknown, or never. */
   readonly startedAt: number | null;
   /** The requester waited and has the answer, so no notification is due. */
   readonly answered?: boolean;
@@ -79,42 +79,20 @@ type CellAction = "take" | "same" | RejectReason;
 /** Every state and event is listed, so nothing is ignored by accident. `decideFinish` handles the end. */
 const TRANSITIONS: Readonly<
   Record<
-    "queued" | "running" | "ended",
-    Readonly<Record<Exclude<TaskInputEvent["type"], "finish">, CellAction>>
+    Exclude<TaskInputEvent["type"], "finish">,
+    Readonly<Record<"queued" | "running" | "ended", CellAction>>
   >
 > = {
-  queued: {
-    start: "take",
-    // For example a new place in a queue.
-    progress: "take",
-    heartbeat: "take",
-    stall: "not-started",
-    policy: "take",
-    link: "take",
-    missing: "take",
-    found: "take",
-  },
-  running: {
-    start: "same",
-    progress: "take",
-    heartbeat: "take",
-    stall: "take",
-    policy: "take",
-    link: "take",
-    missing: "take",
-    found: "take",
-  },
-  ended: {
-    start: "ended",
-    progress: "ended",
-    // A heartbeat may be under way when the work ends.
-    heartbeat: "same",
-    stall: "ended",
-    policy: "ended",
-    link: "ended",
-    missing: "same",
-    found: "same",
-  },
+  start: { queued: "take", running: "same", ended: "ended" },
+  // A queued task may report its place in a queue.
+  progress: { queued: "take", running: "take", ended: "ended" },
+  // A heartbeat may be under way when the work ends.
+  heartbeat: { queued: "take", running: "take", ended: "same" },
+  stall: { queued: "not-started", running: "take", ended: "ended" },
+  policy: { queued: "take", running: "take", ended: "ended" },
+  link: { queued: "take", running: "take", ended: "ended" },
+  missing: { queued: "take", running: "take", ended: "same" },
+  found: { queued: "take", running: "take", ended: "same" },
 };
 
 /** Work that never started can only be cancelled or lost. A repeated end has no effect. */
@@ -133,8 +111,8 @@ function finishOutcome({ status, outcome }: TaskFinish): TaskOutcome | null {
 /** The change that an event makes to a task, or why there is none. Pure; an ended task never changes its status. */
 export function transition(task: TaskRecord, input: TaskInputEvent): Transition {
   const { status } = task;
-  const row = TRANSITIONS[status === "queued" || status === "running" ? status : "ended"];
-  const verdict = input.type === "finish" ? decideFinish(task, input) : row[input.type];
+  const state = status === "queued" || status === "running" ? status : "ended";
+  const verdict = input.type === "finish" ? decideFinish(task, input) : TRANSITIONS[input.type][state];
   if (verdict === "same" || (verdict === "ended" && isObserved(input))) return { kind: "same" };
   if (verdict !== "take") return rejection(input, verdict, task);
   const change = applyEvent(task, input);
@@ -174,14 +152,8 @@ function applyEvent(task: TaskRecord, input: TaskInputEvent): TaskChange | null 
     case "progress": {
       const progress = singleLine(input.text, defaults.taskProgressChars);
       if (progress === (task.progress ?? "")) return { set: alive };
-      const set = { ...alive, progress };
-      return changeWithNotice(
-        task,
-        at,
-        set,
-        { type: "progress", at, data: { text: progress } },
-        { type: "progress" },
-      );
+      const event: NewTaskEvent = { type: "progress", at, data: { text: progress } };
+      return changeWithNotice(task, at, { ...alive, progress }, event, { type: "progress" });
     }
     case "stall": {
       if (task.stalledAt !== null) return null;
@@ -257,7 +229,7 @@ function endChange(task: TaskRecord, finish: TaskFinish, at: number): TaskChange
   return { set: { ...set, delivery }, events, notices };
 }
 
-/** A change, with its notification if the policy asks for state changes. */
+/** A change, with its notification if the policy is `state_changes`. */
 function changeWithNotice(
   task: TaskRecord,
   at: number,

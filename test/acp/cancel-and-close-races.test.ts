@@ -11,7 +11,7 @@ test("the next gateway carries out a cancel that was recorded before a crash", a
   const session = await fixture.spawn(shellAgent());
   const turn = await fixture.promptUntil(session, "echo on; sleep 3106", "on");
   await fixture.detach();
-  // As if it had died before it could tell the agent.
+  // As if the gateway had died before it sent the cancel to the agent.
   const { store } = await AcpFixture.open({}, { home: fixture.home, instanceId: "in_else" });
   const cancel = { actor: "ada", at: 1, reapTools: true };
   const { turnId } = turn;
@@ -32,7 +32,7 @@ test("a closed session reads no further prompt, also if the store fails", async 
   const through = (store: Store): Store =>
     overrideStore(store, {
       listAcpTurns: async (filter) => {
-        // For the first prompt, and then for the next.
+        // The second read is for the prompt after the first.
         if (filter.states?.includes("queued") === true && filter.limit === 1 && ++asked === 2) {
           looked.resolve();
           await gate.promise;
@@ -104,7 +104,7 @@ test("a close cancels every queued prompt, also if the first is sent meanwhile",
     overrideStore(store, {
       listAcpTurns: async (filter) => {
         const seen = await store.listAcpTurns(filter);
-        // A cancel's look; the queue's own is for one.
+        // The search of a cancel has no limit; the queue itself reads one turn.
         if (filter.states?.includes("queued") === true && filter.limit === undefined) {
           listed.resolve();
           await sent.promise;

@@ -32,11 +32,11 @@ test.each(["{}", "null", '{"stopReason":5}'])(
   },
 );
 
-/** More than fits between us and an agent that does not read. */
+/** Longer than the buffers between the gateway and an agent that does not read. */
 const LONG = "x".repeat(5_000_000);
 
-/** In the middle of its prompt it asks, and never reads. */
-async function deaf(fixture: AcpFixture, effect: "ask" | "reject"): Promise<AcpTurn> {
+/** Starts a turn of an agent that requests permission and never reads its input. */
+async function promptNonReader(fixture: AcpFixture, effect: "ask" | "reject"): Promise<AcpTurn> {
   const session = await fixture.spawn(misbehavingAgent("asks-and-does-not-read"), { rules: [{ effect }] });
   const turn = await fixture.prompt(session, LONG);
   await fixture.waitFor(
@@ -50,7 +50,7 @@ async function deaf(fixture: AcpFixture, effect: "ask" | "reject"): Promise<AcpT
 
 test("an agent that does not read blocks neither a cancel nor a close", async () => {
   const fixture = await AcpFixture.open({ cancelMs: 300 });
-  const { sessionId, turnId } = await deaf(fixture, "ask");
+  const { sessionId, turnId } = await promptNonReader(fixture, "ask");
   await fixture.waitFor(
     sessionId,
     async () => (await fixture.store.listAcpPermissionRequests({ sessionId })).length > 0,
@@ -61,7 +61,7 @@ test("an agent that does not read blocks neither a cancel nor a close", async ()
 
 test("an agent that does not read an answer counts as silent", async () => {
   const fixture = await AcpFixture.open({ noFramesMs: 500 });
-  const turn = await deaf(fixture, "reject");
+  const turn = await promptNonReader(fixture, "reject");
   const problem = { message: expect.stringContaining("no-frames") as string };
   expect(await fixture.waitForTurnEnd(turn)).toMatchObject({ outcome: "interrupted", problem });
 });

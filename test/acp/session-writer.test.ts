@@ -7,7 +7,7 @@ import type { Store } from "../../src/store/store.js";
 import { openSessionFixture } from "../support/session-fixture.js";
 import { AT, newAcpSession, newSession } from "../support/store/session-samples.js";
 
-/** A store whose writes fail as told: before they are done, or after. */
+/** A store whose next writes fail before or after they are done. */
 function failing(store: Store, how: ("before" | "after")[]): AcpStore {
   const broken = new StateUnusable("store", "the connection is lost");
   return new Proxy(store, {
@@ -46,7 +46,7 @@ test("a failed write is retried, and a write with an unknown result is not repea
       session: { end: n },
       updates: [{ turnId: null, at: AT, type: "update", data: n }],
     }));
-  // All at once: they are written in their order.
+  // Concurrent writes keep their order.
   expect(await Promise.all([say(1), say(2), say(3)])).toEqual([true, true, true]);
   const updates = await world.store.listAcpUpdates({ sessionId: row.id });
   expect(updates.map(({ seq, data }) => [seq, data])).toEqual([

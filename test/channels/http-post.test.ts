@@ -2,7 +2,7 @@ import { execFileSync } from "node:child_process";
 import type { LookupAddress } from "node:dns";
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { createServer } from "node:https";
-import type { AddressInfo } from "node:net";
+import type { AddressInfo, Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
@@ -24,7 +24,7 @@ import {
 
 const SECRET = "s3cr3t-path";
 
-/** To a place on loopback, with little patience. */
+/** Posts to a receiver on loopback. */
 function send(
   url: string,
   fields: Readonly<Record<string, unknown>> = {},
@@ -37,113 +37,107 @@ function send(
     "timeout-ms": 20_000,
     ...fields,
   });
-  const letter = { url: new URL(url), body: "{}", rules };
-  return resolve === undefined ? postJson(letter, signal) : postJson(letter, signal, resolve);
+  const message = { url: new URL(url), body: "{}", rules };
+  return resolve === undefined ? postJson(message, signal) : postJson(message, signal, resolve);
 }
 
 const SHORT = { "timeout-ms": 200 };
 
-describe("a receiver that", () => {
-  test("hangs is given up in time and can be retried", async () => {
-    const url = await startRawReceiver(() => undefined);
-    const failure = await deliveryFailure(send(`${url}/${SECRET}`, SHORT));
-    expect(failure.message).toMatch(/^127\.0\.0\.1:\d+ did not complete its answer within 200 ms$/);
-    expect(failure.permanent).toBe(false);
-  });
+/** Writes again and again until the connection is closed. */
+function repeat(socket: Socket, text: string): void {
+  const timer = setInterval(() => socket.write(text), 20);
+  socket.once("close", () => clearInterval(timer));
+}
 
-  test("refuses the connection is reported and can be retried", async () => {
-    const failure = await deliveryFailure(send(`http://127.0.0.1:1/${SECRET}`));
-    expect(failure.message).toBe("127.0.0.1:1 did not answer: connection refused (ECONNREFUSED)");
-    expect(failure.permanent).toBe(false);
-  });
+/** Writes as fast as the connection takes it. Returns the number of bytes written so far. */
+function flood(socket: Socket, chunk: string): () => number {
+  let bytes = 0;
+  const more = (): void => {
+    while (!socket.destroyed && socket.write(chunk)) bytes += chunk.length;
+  };
+  socket.on("drain", more);
+  more();
+  return () => bytes;
+}
 
-  test("redirects is not followed", async () => {
-    const elsewhere = await startHttpReceiver();
-    for (const status of [301, 302, 303, 307, 308]) {
-      const { url } = await startHttpReceiver((_, response) =>
-        response.writeHead(status, { location: `${elsewhere.url}/${SECRET}` }).end(),
-      );
-      const failure = await deliveryFailure(send(url));
-      expect(failure.message).toMatch(
-        new RegExp(`^127\\.0\\.0\\.1:\\d+ answered with a redirect \\(${status}\\), which is not followed$`),
-      );
-      expect(failure.permanent).toBe(false);
-    }
-    expect(elsewhere.received).toEqual([]);
-  });
+const TIMED_OUT = /^127\.0\.0\.1:\d+ did not complete its answer within 200 ms$/;
 
-  test("closes during its answer has not answered", async () => {
-    const url = await startRawReceiver((socket) =>
-      socket.end("HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nonly this"),
-    );
-    const failure = await deliveryFailure(send(url));
-    expect(failure.message).toMatch(/ did not answer: connection reset \(ECONNRESET\)$/);
-    expect(failure.permanent).toBe(false);
-  });
-
-  test("closes before its answer, or speaks another protocol, has not answered", async () => {
-    const silent = await startRawReceiver((socket) => socket.end());
-    expect((await deliveryFailure(send(silent))).message).toContain("connection reset");
-    const other = await startRawReceiver((socket) => socket.end("SSH-2.0-OpenSSH\r\n"));
-    expect((await deliveryFailure(send(other))).message).toMatch(
-      / did not answer: the connection failed \(HPE_/,
-    );
-  });
-
-  test("answers endlessly is read up to the limit, and its status counts", async () => {
-    const sent = { bytes: 0 };
-    const url = await startRawReceiver((socket) => {
-      socket.write("HTTP/1.1 200 OK\r\ncontent-length: 1000000000\r\n\r\n");
-      const chunk = Buffer.alloc(64 * 1024, "x");
-      const flood = (): void => {
-        while (!socket.destroyed && socket.write(chunk)) sent.bytes += chunk.length;
-      };
-      socket.on("drain", flood);
-      flood();
-    });
-    const answer = await send(url);
-    expect(answer.status).toBe(200);
-    expect(answer.body).toHaveLength(defaults.channelAnswerBytes);
-    expect(answer.excerpt.length).toBeLessThanOrEqual(defaults.channelExcerptChars);
-    expect(sent.bytes).toBeLessThan(100_000_000);
-  });
-
-  test("answers a byte at a time is given up in time", async () => {
-    const url = await startRawReceiver((socket) => {
+test.each<[string, (socket: Socket) => unknown, RegExp]>([
+  ["does not answer", () => undefined, TIMED_OUT],
+  [
+    "answers a byte at a time",
+    (socket) => {
       socket.write("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n");
-      const drip = setInterval(() => socket.write("1\r\nx\r\n"), 20);
-      socket.once("close", () => clearInterval(drip));
-    });
-    expect((await deliveryFailure(send(url, SHORT))).message).toContain(
-      "did not complete its answer within 200 ms",
-    );
-  });
-
-  test("sends endless headers or interim answers is given up", async () => {
-    const header = await startRawReceiver((socket) => {
+      repeat(socket, "1\r\nx\r\n");
+    },
+    TIMED_OUT,
+  ],
+  ["sends interim answers", (socket) => repeat(socket, "HTTP/1.1 102 Processing\r\n\r\n"), TIMED_OUT],
+  [
+    "closes during its answer",
+    (socket) => socket.end("HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nonly this"),
+    / did not answer: connection reset \(ECONNRESET\)$/,
+  ],
+  ["closes before its answer", (socket) => socket.end(), /connection reset/],
+  [
+    "speaks another protocol",
+    (socket) => socket.end("SSH-2.0-OpenSSH\r\n"),
+    / did not answer: the connection failed \(HPE_/,
+  ],
+  [
+    "sends endless headers",
+    (socket) => {
       socket.write("HTTP/1.1 200 OK\r\n");
-      const more = (): void => {
-        while (!socket.destroyed && socket.write(`x-${"y".repeat(1_000)}: z\r\n`));
-      };
-      socket.on("drain", more);
-      more();
-    });
-    expect((await deliveryFailure(send(header))).message).toContain("(HPE_HEADER_OVERFLOW)");
-    const soon = await startRawReceiver((socket) => {
-      const again = setInterval(() => socket.write("HTTP/1.1 102 Processing\r\n\r\n"), 20);
-      socket.once("close", () => clearInterval(again));
-    });
-    expect((await deliveryFailure(send(soon, SHORT))).message).toContain("within 200 ms");
-  });
+      flood(socket, `x-${"y".repeat(1_000)}: z\r\n`);
+    },
+    /\(HPE_HEADER_OVERFLOW\)/,
+  ],
+  [
+    "switches protocols",
+    (socket) =>
+      socket.write("HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: other\r\n\r\n"),
+    /^127\.0\.0\.1:\d+ closed the connection without an answer$/,
+  ],
+])("a receiver that %s has failed, and can be retried", async (_, answer, message) => {
+  const url = await startRawReceiver((socket) => void answer(socket));
+  const timeout = message === TIMED_OUT ? SHORT : { "timeout-ms": 2_000 };
+  const failure = await deliveryFailure(send(`${url}/${SECRET}`, timeout));
+  expect(failure.message).toMatch(message);
+  expect(failure.permanent).toBe(false);
 });
 
-test("a receiver that switches protocols has not answered", async () => {
-  const url = await startRawReceiver((socket) =>
-    socket.write("HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: other\r\n\r\n"),
-  );
-  const failure = await deliveryFailure(send(url, { "timeout-ms": 2_000 }));
-  expect(failure.message).toMatch(/^127\.0\.0\.1:\d+ closed the connection without an answer$/);
+test("a receiver that refuses the connection has failed, and can be retried", async () => {
+  const failure = await deliveryFailure(send(`http://127.0.0.1:1/${SECRET}`));
+  expect(failure.message).toBe("127.0.0.1:1 did not answer: connection refused (ECONNREFUSED)");
   expect(failure.permanent).toBe(false);
+});
+
+test("a redirect is not followed", async () => {
+  const elsewhere = await startHttpReceiver();
+  for (const status of [301, 302, 303, 307, 308]) {
+    const { url } = await startHttpReceiver((_, response) =>
+      response.writeHead(status, { location: `${elsewhere.url}/${SECRET}` }).end(),
+    );
+    const failure = await deliveryFailure(send(url));
+    expect(failure.message).toMatch(
+      new RegExp(`^127\\.0\\.0\\.1:\\d+ answered with a redirect \\(${status}\\), which is not followed$`),
+    );
+    expect(failure.permanent).toBe(false);
+  }
+  expect(elsewhere.received).toEqual([]);
+});
+
+test("an endless answer is read up to the limit, and its status counts", async () => {
+  let written = (): number => 0;
+  const url = await startRawReceiver((socket) => {
+    socket.write("HTTP/1.1 200 OK\r\ncontent-length: 1000000000\r\n\r\n");
+    written = flood(socket, "x".repeat(64 * 1024));
+  });
+  const answer = await send(url);
+  expect(answer.status).toBe(200);
+  expect(answer.body).toHaveLength(defaults.channelAnswerBytes);
+  expect(answer.excerpt.length).toBeLessThanOrEqual(defaults.channelExcerptChars);
+  expect(written()).toBeLessThan(100_000_000);
 });
 
 test("an aborted attempt fails at once", async () => {
@@ -153,46 +147,29 @@ test("an aborted attempt fails at once", async () => {
   expect(failure.message).toMatch(/^sending to 127\.0\.0\.1:\d+ was aborted$/);
 });
 
-describe("an address that is not allowed is not connected to, and can be allowed later:", () => {
-  const none = { "allow-networks": [] };
-
-  test("an address that is not public, in any notation", async () => {
-    const { url, received } = await startHttpReceiver();
-    const { port } = new URL(url);
-    for (const host of [
-      "127.0.0.1",
-      "2130706433",
-      "0x7f.1",
-      "[::ffff:127.0.0.1]",
-      "[::1]",
-      "[64:ff9b::7f00:1]",
-    ]) {
-      const failure = await deliveryFailure(send(`http://${host}:${port}/${SECRET}`, none));
-      expect(failure.message).toContain("is not a public address and not in allow-networks");
-      expect(failure.message).not.toContain(SECRET);
-      expect(failure.permanent).toBe(false);
-    }
-    expect(received).toEqual([]);
-  });
-
-  test("a name that resolves to one", async () => {
-    const { url, received } = await startHttpReceiver();
-    const failure = await deliveryFailure(send(`http://localhost:${new URL(url).port}/`, none));
-    expect(failure.message).toContain("is not a public address");
-    expect(failure.permanent).toBe(false);
-    expect(received).toEqual([]);
-  });
-
-  test("unencrypted", async () => {
-    const { url, received } = await startHttpReceiver();
-    const failure = await deliveryFailure(send(url, { "allow-http": false }));
-    expect(failure.message).toContain("is not https, and allow-http is not set");
-    expect(failure.permanent).toBe(false);
-    expect(received).toEqual([]);
-  });
+test.each([
+  ...[
+    "127.0.0.1",
+    "2130706433",
+    "0x7f.1",
+    "[::ffff:127.0.0.1]",
+    "[::1]",
+    "[64:ff9b::7f00:1]",
+    "localhost",
+  ].map(
+    (host) => [host, { "allow-networks": [] }, "is not a public address and not in allow-networks"] as const,
+  ),
+  ["127.0.0.1", { "allow-http": false }, "is not https, and allow-http is not set"] as const,
+])("nothing is sent to %s with %o, and the delivery can be retried", async (host, rules, message) => {
+  const { url, received } = await startHttpReceiver();
+  const failure = await deliveryFailure(send(`http://${host}:${new URL(url).port}/${SECRET}`, rules));
+  expect(failure.message).toContain(message);
+  expect(failure.message).not.toContain(SECRET);
+  expect(failure.permanent).toBe(false);
+  expect(received).toEqual([]);
 });
 
-/** A name server of one's own: each look-up gets the next answer. */
+/** A name server: each lookup gets the next answer. */
 function resolving(...answers: readonly (readonly string[])[]): {
   resolve: ResolveAddresses;
   asked: string[];
@@ -220,17 +197,12 @@ describe("a name that", () => {
     const { url, received } = await startHttpReceiver();
     const { resolve } = resolving(["127.0.0.2", "10.255.255.1", "::1", "127.0.0.1"]);
     const only = { "allow-networks": ["127.0.0.1"] };
-    await send(`http://mixed.example:${new URL(url).port}/`, only, NEVER_ABORTED, resolve);
+    const address = `http://mixed.example:${new URL(url).port}/`;
+    await send(address, only, NEVER_ABORTED, resolve);
     expect(received).toHaveLength(1);
     const forbidden = resolving(["10.255.255.1", "::ffff:127.0.0.1"]);
-    const failure = await deliveryFailure(
-      send(
-        `http://mixed.example:${new URL(url).port}/`,
-        { "allow-networks": [] },
-        NEVER_ABORTED,
-        forbidden.resolve,
-      ),
-    );
+    const none = send(address, { "allow-networks": [] }, NEVER_ABORTED, forbidden.resolve);
+    const failure = await deliveryFailure(none);
     expect(failure.message).toContain("is not a public address");
     expect(received).toHaveLength(1);
   });
@@ -275,7 +247,7 @@ test("a slow name blocks only its own deliveries", async () => {
 
 test("an untrusted certificate is refused in any environment", async () => {
   vi.stubEnv("NODE_TLS_REJECT_UNAUTHORIZED", "0");
-  // Node warns of it, rightly elsewhere.
+  // Node warns of the variable.
   const warned = vi.spyOn(process, "emitWarning").mockReturnValue();
   onTestFinished(() => {
     vi.unstubAllEnvs();
@@ -311,9 +283,8 @@ test("an answer that repeats the address is redacted and sanitized", async () =>
 });
 
 test("a secret that is repeated with an escape sequence inside is redacted", async () => {
-  const { url } = await startHttpReceiver((_, response) =>
-    response.end("s3cr3t\u001b[0m-path, and s3cr3t-path"),
-  );
+  const text = "s3cr3t\u001b[0m-path, and s3cr3t-path";
+  const { url } = await startHttpReceiver((_, response) => response.end(text));
   expect((await send(`${url}/${SECRET}`)).excerpt).toBe("***, and ***");
 });
 

@@ -117,11 +117,11 @@ test("no error message contains the token", async () => {
 
 test("an invalid token or chat sends nothing", async () => {
   const { url, received } = await startHttpReceiver();
-  const nobody = await deliveryFailure(
+  const noChat = await deliveryFailure(
     channelAt(url, { chat: undefined }).deliver(sampleNotification(), null, NEVER_ABORTED),
   );
-  expect(nobody.message).toBe("neither the notification nor the config has a Telegram chat");
-  expect(nobody.permanent).toBe(true);
+  expect(noChat.message).toBe("neither the notification nor the config has a Telegram chat");
+  expect(noChat.permanent).toBe(true);
   for (const address of ["", "../x", "1/2/3", "@x", "42?text=x"])
     expect(
       (await deliveryFailure(channelAt(url).deliver(sampleNotification(), address, NEVER_ABORTED))).permanent,

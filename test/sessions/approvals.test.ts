@@ -1,10 +1,17 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { defaults } from "../../src/defaults.js";
 import { TooManyApprovals } from "../../src/errors.js";
-import { Approvals, openApprovals, type ExecApprovalRequest } from "../../src/sessions/approvals.js";
+import {
+  Approvals,
+  type ApprovalsDependencies,
+  type ExecApprovalRequest,
+  openApprovals,
+} from "../../src/sessions/approvals.js";
 import { questionAboutCommand, NO_STDIN } from "../../src/sessions/approval-question.js";
 import type { Approval, ApprovalDecision, SessionRecord } from "../../src/model/session.js";
 import type { SessionStore } from "../../src/store/sessions/store.js";
+import type { Store } from "../../src/store/store.js";
+import { overrideStore } from "../support/agents/acp-fixture.js";
 import { openSessionFixture, type SessionFixture } from "../support/session-fixture.js";
 
 let world: SessionFixture;
@@ -30,7 +37,16 @@ const push: ExecApprovalRequest = {
   rule: 2,
 };
 
-/** Asked, and the row that the operator sees of it. */
+const EXPIRED = { decided: false, approval: { decision: { verdict: "expired" } } };
+
+/** The approvals of another process or gateway on the same store. */
+function other(more: Partial<ApprovalsDependencies> = {}): Approvals {
+  const { store, clock } = world;
+  const onProblem = (): undefined => undefined;
+  return new Approvals({ store, clock, gatewayInstanceId: "in_gateway", onProblem, ...more });
+}
+
+/** Asks a question. Resolves when it waits for an answer. */
 async function ask(
   question: ExecApprovalRequest = push,
   options: { readonly signal?: AbortSignal } = {},
@@ -65,10 +81,8 @@ test("a question is recorded before it is answered", async () => {
 test.each(["allow", "deny"] as const)("%s reaches the caller and the record", async (verdict) => {
   const { id, answer } = await ask();
   const decision = { verdict, actor: "cli:ada", at: world.clock.wallTime };
-  expect(await approvals.decide(id, verdict, "cli:ada")).toMatchObject({
-    decided: true,
-    approval: { decision },
-  });
+  const decided = await approvals.decide(id, verdict, "cli:ada");
+  expect(decided).toMatchObject({ decided: true, approval: { decision } });
   expect(await answer).toEqual(decision);
   expect((await approvals.get(id))?.decision).toEqual(decision);
   expect(await approvals.listPending()).toEqual([]);
@@ -76,7 +90,7 @@ test.each(["allow", "deny"] as const)("%s reaches the caller and the record", as
   expect(world.clock.timers).toBe(0);
 });
 
-test("one of two answers counts, and both callers learn which", async () => {
+test("one of two answers counts, both callers learn which, and an unknown question has none", async () => {
   const { id, answer } = await ask();
   const both = await Promise.all([
     approvals.decide(id, "allow", "cli:ada"),
@@ -86,28 +100,19 @@ test("one of two answers counts, and both callers learn which", async () => {
   const truth = await answer;
   for (const each of both) expect(each?.approval.decision).toEqual(truth);
   expect(news).toHaveLength(2);
+  expect(await approvals.decide("apr_none", "allow", "cli:ada")).toBeNull();
 });
 
-test("a question without an answer expires", async () => {
+test("a question without an answer expires, whatever the wall clock says", async () => {
   const { id, answer } = await ask();
+  world.clock.wallTime += 100 * defaults.approvalMs;
   world.clock.advance(defaults.approvalMs - 1);
   expect((await approvals.get(id))?.decision).toBeNull();
+  world.clock.wallTime = 0;
   world.clock.advance(1);
   expect(await answer).toMatchObject({ verdict: "expired" });
   expect((await approvals.get(id))?.decision).toEqual(await answer);
-  expect(await approvals.decide(id, "allow", "cli:ada")).toMatchObject({
-    decided: false,
-    approval: { decision: { verdict: "expired" } },
-  });
-});
-
-test("a wall clock that is set expires nothing and delays nothing", async () => {
-  const { id, answer } = await ask();
-  world.clock.wallTime += 100 * defaults.approvalMs;
-  expect((await approvals.get(id))?.decision).toBeNull();
-  world.clock.wallTime = 0;
-  world.clock.advance(defaults.approvalMs);
-  expect((await answer).verdict).toBe("expired");
+  expect(await approvals.decide(id, "allow", "cli:ada")).toMatchObject(EXPIRED);
 });
 
 test("secrets in a command are not stored", async () => {
@@ -117,7 +122,7 @@ test("secrets in a command are not stored", async () => {
   const asked = await approvals.get(id);
   expect(JSON.stringify(asked)).not.toContain("hunter2");
   expect(asked?.command).not.toContain(token);
-  // Whoever is asked sees which file is executed, and where.
+  // The operator sees which file is executed, and where.
   expect(asked).toMatchObject({ executable: `/opt/${token}/curl`, cwd: `/tmp/${token}` });
   const stored = JSON.stringify(await world.store.getApproval(id));
   expect(stored).not.toContain("hunter2");
@@ -131,31 +136,30 @@ describe("the command of a question", () => {
 
   test("is shown while it waits, and stored redacted", async () => {
     const { id } = await ask(hiding);
-    expect(await approvals.get(id)).toMatchObject({
-      command: "sh -c 'echo Cookie: a; id > /tmp/x'",
-      question: { whole: true },
-    });
-    expect((await approvals.listPending())[0]?.command).toContain("id > /tmp/x");
-    expect(news[0]?.command).toContain("id > /tmp/x");
+    const shown = { command: "sh -c 'echo Cookie: a; id > /tmp/x'", question: { whole: true } };
+    expect(await approvals.get(id)).toMatchObject(shown);
+    expect(await approvals.listPending()).toMatchObject([shown]);
+    expect(news).toMatchObject([shown]);
     expect((await world.store.getApproval(id))?.command).toBe("sh -c 'echo Cookie: ***'");
     await approvals.decide(id, "deny", "cli:ada");
     expect(await approvals.get(id)).toMatchObject({ question: null, decision: { verdict: "deny" } });
   });
 
-  test("must be read completely before it is allowed, if the list cannot show it", async () => {
+  test("must be read completely to be allowed, not to be denied, if the list cannot show it", async () => {
+    expect(await approvals.decide((await ask(long)).id, "deny", "cli:ada")).toMatchObject({ decided: true });
     const { id, answer } = await ask(long);
     const [listed] = await approvals.listPending();
     expect(listed).toMatchObject({ question: { whole: false, digest: null } });
     expect(listed?.command).toMatch(/… \(not shown whole\)$/);
     await expect(approvals.decide(id, "allow", "cli:ada")).rejects.toMatchObject({ code: "BAD_INPUT" });
-    await expect(approvals.decide(id, "allow", "cli:ada", "another")).rejects.toThrow("nothing was decided");
+    const { digest } = questionAboutCommand(push);
+    await expect(approvals.decide(id, "allow", "cli:ada", digest)).rejects.toThrow("nothing was decided");
     expect((await world.store.getApproval(id))?.decision).toBeNull();
     const page = await approvals.page(id, 1, false);
     expect(JSON.stringify(page?.parts)).toContain("id > /tmp/x");
     expect(page?.digest).toBe(questionAboutCommand(long).digest);
-    expect(await approvals.decide(id, "allow", "cli:ada", page?.digest ?? "")).toMatchObject({
-      decided: true,
-    });
+    const allowed = await approvals.decide(id, "allow", "cli:ada", page?.digest ?? "");
+    expect(allowed).toMatchObject({ decided: true });
     expect((await answer).verdict).toBe("allow");
     expect(await approvals.page(id, 1, false)).toMatchObject({ pages: 0, parts: [], digest: null });
   });
@@ -165,62 +169,38 @@ describe("the command of a question", () => {
     await expect(approvals.ask(session, { ...push, argv })).rejects.toMatchObject({ code: "BAD_INPUT" });
     expect(await approvals.listPending()).toEqual([]);
   });
-
-  test("can be denied without being read", async () => {
-    const { id } = await ask(long);
-    expect(await approvals.decide(id, "deny", "cli:ada")).toMatchObject({ decided: true });
-  });
-
-  test("an answer with the digest of another question is refused", async () => {
-    const { id } = await ask(push);
-    const { digest } = questionAboutCommand({ ...push, argv: ["git", "pull"] });
-    await expect(approvals.decide(id, "allow", "cli:ada", digest)).rejects.toThrow("nothing was decided");
-    expect((await approvals.get(id))?.decision).toBeNull();
-  });
 });
 
-describe("a question whose caller is gone", () => {
-  test("expires at once", async () => {
-    const caller = new AbortController();
-    const { id, answer } = await ask(push, { signal: caller.signal });
-    caller.abort();
-    expect(await answer).toMatchObject({ verdict: "expired", actor: "caller gone" });
-    expect((await approvals.get(id))?.decision).toEqual(await answer);
-    expect(world.clock.timers).toBe(0);
-  });
-
-  test("also if its caller was gone before", async () => {
-    expect(await approvals.ask(session, push, { signal: AbortSignal.abort() })).toMatchObject({
-      verdict: "expired",
-    });
-    expect(await approvals.listPending()).toEqual([]);
-  });
+test("a question whose caller is gone, also before it was asked, expires at once", async () => {
+  const caller = new AbortController();
+  const { id, answer } = await ask(push, { signal: caller.signal });
+  caller.abort();
+  expect(await answer).toMatchObject({ verdict: "expired", actor: "caller gone" });
+  expect((await approvals.get(id))?.decision).toEqual(await answer);
+  const again = await approvals.ask(session, push, { signal: caller.signal });
+  expect(again).toMatchObject({ verdict: "expired" });
+  expect(await approvals.listPending()).toEqual([]);
+  expect(world.clock.timers).toBe(0);
 });
 
-test("closing a session ends its own questions only", async () => {
+test("closing a session ends its own questions only, and it can ask nothing more", async () => {
   const bystander = (await world.sessions.open("bystander")).session;
-  const innocent = approvals.ask(bystander, push);
+  const theirs = approvals.ask(bystander, push);
   const { answer } = await ask();
   await world.sessions.close(session.id, "cli:ada");
   expect(await answer).toMatchObject({ verdict: "expired", actor: "cli:ada" });
+  expect(await approvals.ask(session, push)).toMatchObject({ verdict: "expired" });
   const [left, ...others] = await approvals.listPending();
   expect(others).toEqual([]);
   expect(left?.sessionId).toBe(bystander.id);
   await approvals.decide(left?.id ?? "", "allow", "cli:ada");
-  expect((await innocent).verdict).toBe("allow");
-});
-
-test("a closed session can ask nothing", async () => {
-  await world.sessions.close(session.id, "cli:ada");
-  expect(await approvals.ask(session, push)).toMatchObject({ verdict: "expired" });
-  expect(await world.store.listApprovals({})).toEqual([]);
+  expect((await theirs).verdict).toBe("allow");
 });
 
 test("a session with too many questions is refused, others are not", async () => {
   const answers = Array.from({ length: defaults.approvalsPending }, () => approvals.ask(session, push));
   await expect(approvals.ask(session, push)).rejects.toBeInstanceOf(TooManyApprovals);
-  const other = (await world.sessions.open("other")).session;
-  answers.push(approvals.ask(other, push));
+  answers.push(approvals.ask((await world.sessions.open("other")).session, push));
   await new Promise(setImmediate);
   world.clock.advance(defaults.approvalMs);
   expect(new Set((await Promise.all(answers)).map(({ verdict }) => verdict))).toEqual(new Set(["expired"]));
@@ -232,13 +212,12 @@ describe("a gateway that is gone", () => {
     const { id } = await ask();
     const { store, clock } = world;
     const onProblem = (): never => expect.fail("a problem");
-    await openApprovals({ store, clock, gatewayInstanceId: "in_another", onProblem });
-    expect((await store.getApproval(id))?.decision).toBeNull();
-    await openApprovals({ store, clock, gatewayInstanceId: "in_gateway", onProblem });
-    expect((await store.getApproval(id))?.decision).toMatchObject({
-      verdict: "expired",
-      actor: "gateway restarted",
-    });
+    for (const gatewayInstanceId of ["in_another", "in_gateway"]) {
+      await openApprovals({ store, clock, gatewayInstanceId, onProblem });
+      const expired = { verdict: "expired", actor: "gateway restarted", at: clock.wallTime };
+      const decision = gatewayInstanceId === "in_another" ? null : expired;
+      expect((await store.getApproval(id))?.decision).toEqual(decision);
+    }
   });
 
   test("ends the waiting questions when it stops", async () => {
@@ -247,119 +226,74 @@ describe("a gateway that is gone", () => {
     expect(await answer).toMatchObject({ verdict: "expired", actor: "gateway stopped" });
   });
 
-  test("never records an allow without a waiting caller", async () => {
+  test("never records an allow without a waiting caller, nor the end of a question of another gateway", async () => {
     const { id } = await ask();
-    const { store, clock } = world;
-    const later = new Approvals({
-      store,
-      clock,
-      gatewayInstanceId: "in_gateway",
-      onProblem: () => undefined,
-    });
-    expect(await later.decide(id, "allow", "cli:ada")).toMatchObject({
-      decided: false,
-      approval: { decision: { verdict: "expired" } },
-    });
-  });
-
-  test("does not end questions of another gateway", async () => {
-    const { id } = await ask();
-    const { store, clock } = world;
-    const another = new Approvals({
-      store,
-      clock,
-      gatewayInstanceId: "in_another",
-      onProblem: () => undefined,
-    });
-    expect(await another.decide(id, "allow", "cli:ada")).toMatchObject({
-      decided: false,
-      approval: { decision: null },
-    });
+    const another = other({ gatewayInstanceId: "in_another" });
+    const open = { decided: false, approval: { decision: null } };
+    expect(await another.decide(id, "allow", "cli:ada")).toMatchObject(open);
+    expect(await other().decide(id, "allow", "cli:ada")).toMatchObject(EXPIRED);
   });
 });
 
-test("an unknown question cannot be answered", async () => {
-  expect(await approvals.decide("apr_none", "allow", "cli:ada")).toBeNull();
+test("if the store fails, a question that cannot be recorded is not asked", async () => {
+  const failing = other({ store: broken(world.store, "insertApproval") });
+  await expect(failing.ask(session, push)).rejects.toThrow("disk");
+  expect(await approvals.listPending()).toEqual([]);
 });
 
-describe("with a store that fails", () => {
-  test("a question that cannot be recorded is not asked", async () => {
-    const store = broken(world.store, "insertApproval");
-    const failing = new Approvals({ store, gatewayInstanceId: "in_gateway", onProblem: () => undefined });
-    await expect(failing.ask(session, push)).rejects.toThrow("disk");
-    expect(await approvals.listPending()).toEqual([]);
-  });
-
-  test("a caller gets its answer in time, and a late answer allows nothing", async () => {
-    const problems: string[] = [];
-    const { clock } = world;
-    const store = broken(world.store, "expireApprovals");
-    const failing = new Approvals({
-      store,
-      clock,
-      gatewayInstanceId: "in_gateway",
-      onProblem: (message) => problems.push(message),
-    });
-    const answer = failing.ask(session, push);
-    await new Promise(setImmediate);
-    const [{ id } = { id: "" }] = await failing.listPending();
-    clock.advance(defaults.approvalMs);
-    expect((await answer).verdict).toBe("expired");
-    expect(problems).toEqual([expect.stringContaining(id)]);
-    await expect(failing.decide(id, "allow", "cli:ada")).rejects.toThrow("disk");
-    expect((await world.store.getApproval(id))?.decision).toBeNull();
-  });
+test("if the store fails, a caller gets its answer in time, and a late answer allows nothing", async () => {
+  const problems: string[] = [];
+  const { clock } = world;
+  const store = broken(world.store, "expireApprovals");
+  const failing = other({ store, onProblem: (message) => problems.push(message) });
+  const answer = failing.ask(session, push);
+  await new Promise(setImmediate);
+  const [{ id } = { id: "" }] = await failing.listPending();
+  clock.advance(defaults.approvalMs);
+  expect((await answer).verdict).toBe("expired");
+  expect(problems).toEqual([expect.stringContaining(id)]);
+  await expect(failing.decide(id, "allow", "cli:ada")).rejects.toThrow("disk");
+  expect((await world.store.getApproval(id))?.decision).toBeNull();
 });
 
-function broken(store: SessionStore, method: keyof SessionStore): SessionStore {
-  return new Proxy(store, {
-    get(target, name) {
-      if (name === method) return () => Promise.reject(new Error("the disk is full"));
-      const value: unknown = Reflect.get(target, name);
-      return typeof value === "function" ? (value.bind(target) as unknown) : value;
-    },
-  });
+function broken(store: Store, method: keyof SessionStore): Store {
+  return overrideStore(store, { [method]: () => Promise.reject(new Error("the disk is full")) });
 }
 
-describe("a follower", () => {
-  test("gets the waiting questions, then each question and each end, once", async () => {
-    const gone = new AbortController();
-    const { id: first } = await ask();
-    const following = approvals.follow(gone.signal);
-    const heard: [string, string | null][] = [];
-    const next = async (): Promise<void> => {
-      const { value } = await following.next();
-      if (value !== undefined) heard.push([value.id, value.decision?.verdict ?? null]);
-    };
-    await next();
-    await approvals.decide(first, "allow", "cli:ada");
-    await next();
-    const { id: second } = await ask();
-    await next();
-    await approvals.sessionClosed(session.id);
-    await next();
-    expect(heard).toEqual([
-      [first, null],
-      [first, "allow"],
-      [second, null],
-      [second, "expired"],
-    ]);
-    const last = following.next();
-    gone.abort();
-    expect(await last).toMatchObject({ done: true });
-  });
-
-  test("that does not read is disconnected", async () => {
-    const following = approvals.follow(new AbortController().signal);
-    await ask();
+test("a follower gets the waiting questions, then each question and each end, once", async () => {
+  const gone = new AbortController();
+  const { id: first } = await ask();
+  const following = approvals.follow(gone.signal);
+  const heard: [string, string | null][] = [];
+  const next = async (): Promise<void> => {
     const { value } = await following.next();
-    expect(value).toMatchObject({ decision: null });
-    for (let told = 0; told <= defaults.approvalsUnread; told += 2) {
-      const gone = new AbortController();
-      const answer = approvals.ask(session, push, { signal: gone.signal });
-      gone.abort();
-      await answer;
-    }
-    expect(await following.next()).toMatchObject({ done: true });
-  });
+    if (value !== undefined) heard.push([value.id, value.decision?.verdict ?? null]);
+  };
+  await next();
+  await approvals.decide(first, "allow", "cli:ada");
+  await next();
+  const { id: second } = await ask();
+  await next();
+  await approvals.sessionClosed(session.id);
+  await next();
+  expect(heard).toEqual([
+    [first, null],
+    [first, "allow"],
+    [second, null],
+    [second, "expired"],
+  ]);
+  const last = following.next();
+  gone.abort();
+  expect(await last).toMatchObject({ done: true });
+});
+
+test("a follower that does not read is disconnected", async () => {
+  const following = approvals.follow(new AbortController().signal);
+  await ask();
+  const { value } = await following.next();
+  expect(value).toMatchObject({ decision: null });
+  for (let told = 0; told <= defaults.approvalsUnread; told += 2) {
+    await approvals.ask(session, push, { signal: AbortSignal.abort() });
+  }
+  expect(await following.next()).toMatchObject({ done: true });
 });

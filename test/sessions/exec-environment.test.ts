@@ -53,7 +53,7 @@ test.each<[string, string, boolean]>([
   ["TMPDIR", "/tmp/x", false],
   ["JAVA_HOME", "/opt/java", true],
   ["JAVA_HOME", "/tmp/java", false],
-  // An answer would tell whether the guess is right.
+  // The result would reveal whether the guess is right.
   ["API_TOKEN", "hush", false],
   ["HOLDFAST_ANCHOR", "/tmp/evil", false],
   ["LISTED", "anything; at all", true],

@@ -78,7 +78,7 @@ test("a text that databases cannot store is stored readably", async () => {
   expect((await history.waiting(id))[0]?.text).toBe(text);
 });
 
-const nobody = { get: async () => null };
+const noSenders = { get: async () => null };
 
 function notice(seq: number): SessionMessage {
   return {
@@ -90,7 +90,7 @@ function notice(seq: number): SessionMessage {
 
 test("of messages with the same text, those that did not fit are not delivered", async () => {
   const waiting = [1, 2, 3, 4].map(notice);
-  const { messages, text } = await packMessages(waiting, nobody, 200);
+  const { messages, text } = await packMessages(waiting, noSenders, 200);
   expect(messages).toEqual(["msg_1", "msg_2"]);
-  expect(await findDelivered(`${text}go on`, waiting, nobody)).toEqual(messages);
+  expect(await findDelivered(`${text}go on`, waiting, noSenders)).toEqual(messages);
 });

@@ -46,7 +46,7 @@ describe("opening", () => {
   test("a session has the options of its caller", async () => {
     const said = {
       agentId: "codex",
-      ownerSessionKey: "nobody",
+      ownerSessionKey: "missing",
       backend: "acp",
       interactionMode: "run",
       sandboxed: true,
@@ -112,7 +112,7 @@ describe("lineage", () => {
     const parent = await open("parent");
     expect(await open("child", { parentSessionKey: "parent" })).toMatchObject({ lineage: [parent.id] });
     await sessions.close(parent.id, "cli:ada");
-    for (const parentSessionKey of ["nobody", "parent"])
+    for (const parentSessionKey of ["missing", "parent"])
       await expect(sessions.open("late", { parentSessionKey })).rejects.toMatchObject({
         code: "BAD_INPUT",
         message: `no open session has the key "${parentSessionKey}" to be the parent; no session was opened`,

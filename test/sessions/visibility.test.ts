@@ -7,7 +7,7 @@ import { type Relation, RELATIONS, visibilityMatrix } from "../support/visibilit
 const off = { enabled: false, allow: [{ from: "*", to: "*" }] };
 const closed = { enabled: true, allow: [] };
 const toClaude = { enabled: true, allow: [{ from: "codex", to: "claude" }] };
-const anybody = { enabled: true, allow: [{ from: "*", to: "*" }] };
+const anyAgent = { enabled: true, allow: [{ from: "*", to: "*" }] };
 
 const me = { id: "ses_me", agentId: "codex" };
 const rows = {
@@ -41,13 +41,13 @@ describe("examples", () => {
     ["colleague", { visibility: "agent" }, true, "same-agent"],
     ["colleague", { visibility: "agent", sandboxed: true }, false, "sandboxed"],
     ["colleague", { visibility: "all", a2aPolicy: off }, true, "same-agent"],
-    ["stranger", { visibility: "agent", a2aPolicy: anybody }, false, "visibility-agent"],
+    ["stranger", { visibility: "agent", a2aPolicy: anyAgent }, false, "visibility-agent"],
     ["stranger", { visibility: "all", a2aPolicy: off }, false, "a2a-disabled"],
     ["stranger", { visibility: "all", a2aPolicy: closed }, false, "a2a-no-rule"],
     ["stranger", { visibility: "all", a2aPolicy: toClaude }, true, "a2a"],
     ["stranger", { visibility: "all", a2aPolicy: toClaude, sandboxed: true }, false, "sandboxed"],
     ["parent", { visibility: "all", a2aPolicy: toClaude }, false, "a2a-no-rule"],
-    ["without an agent", { visibility: "all", a2aPolicy: anybody }, true, "a2a"],
+    ["without an agent", { visibility: "all", a2aPolicy: anyAgent }, true, "a2a"],
     ["without an agent", { visibility: "all", a2aPolicy: toClaude }, false, "a2a-no-rule"],
   ])("%s, %o: %s by %s", (row, change, visible, rule) => {
     const request = {

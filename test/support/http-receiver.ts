@@ -18,7 +18,7 @@ export interface HttpReceiver {
   readonly received: ReceivedRequest[];
 }
 
-/** A real server on loopback that notes what it gets, and answers as it is told: 200, unless it is. */
+/** A server on loopback that records its requests. Default answer: 200. */
 export async function startHttpReceiver(
   answer: (request: IncomingMessage, response: ServerResponse) => void = (_, response) => response.end("ok"),
 ): Promise<HttpReceiver> {
@@ -33,7 +33,7 @@ export async function startHttpReceiver(
   return { url: `http://127.0.0.1:${await listen(server)}`, received };
 }
 
-/** One that speaks no HTTP, or its own. Told of each connection when the first bytes have come. */
+/** A TCP server; `answer` is called with the first bytes of each connection. */
 export async function startRawReceiver(answer: (socket: Socket, said: string) => void): Promise<string> {
   const server = createRawServer((socket) => {
     socket.on("error", () => undefined);
@@ -75,7 +75,7 @@ export function sampleNotification(over: Partial<Notification> = {}): Notificati
   };
 }
 
-/** A channel's table as the config gives it, defaults filled in. Loopback and http are let through unless said otherwise. */
+/** A channel's table of the config with its defaults. Loopback and http are allowed unless `fields` say otherwise. */
 export function channelEntry<Kind extends ChannelEntry["kind"]>(
   kind: Kind,
   fields: Readonly<Record<string, unknown>>,
@@ -86,7 +86,7 @@ export function channelEntry<Kind extends ChannelEntry["kind"]>(
   return channelTablesSchema.parse({ it: { kind, ...near, ...fields } })["it"] as ChannelEntryOf<Kind>;
 }
 
-/** How a delivery failed; a test in which it did not fails. */
+/** The error of a delivery; a delivery that succeeds fails the test. */
 export async function deliveryFailure(delivery: Promise<unknown>): Promise<DeliveryFailed> {
   const caught = await delivery.then(
     (receipt) => new Error(`it was delivered: ${String(receipt)}`),

@@ -5,12 +5,12 @@ import type { Store } from "../../src/store/store.js";
 import type { Clock } from "../../src/async/clock.js";
 import { temporaryDirectory } from "./temporary-directory.js";
 
-/** Time that passes when it is told to. */
+/** A clock that the test advances. */
 export class TestClock implements Clock {
   #now = 0;
   readonly #timers = new Map<number, { readonly at: number; readonly call: () => void }>();
   #next = 0;
-  /** Set freely, as anybody may. */
+  /** The wall clock, which a test may set. */
   wallTime = 1_700_000_000_000;
 
   now(): number {
@@ -32,7 +32,7 @@ export class TestClock implements Clock {
   }
 
   sleep(): never {
-    throw new Error("nobody pauses here");
+    throw new Error("no code under test sleeps");
   }
 
   advance(ms: number): void {

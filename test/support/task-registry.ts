@@ -12,9 +12,9 @@ export interface TaskRegistry extends AsyncDisposable {
   readonly path: string;
   readonly store: Store;
   readonly tasks: Tasks;
-  /** How often there was something to send. */
+  /** The number of times that a notification was added. */
   hintCount(): number;
-  /** What the wall clock says from now on. */
+  /** Sets the wall clock. */
   setNow(now: number): void;
   startTask(input?: Partial<TaskInput>): Promise<TaskRecord>;
   finishTask(input?: Partial<TaskInput>, finish?: Partial<TaskFinish>): Promise<TaskRecord>;
@@ -61,7 +61,7 @@ export async function openTaskRegistry(): Promise<TaskRegistry> {
   };
 }
 
-function requireApplied(told: ApplyResult | null): TaskRecord {
-  if (told?.kind !== "changed") throw new Error(`it was ${told?.kind ?? "not there"}`);
-  return told.task;
+function requireApplied(result: ApplyResult | null): TaskRecord {
+  if (result?.kind !== "changed") throw new Error(`the event was ${result?.kind ?? "for a missing task"}`);
+  return result.task;
 }

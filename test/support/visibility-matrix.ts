@@ -1,7 +1,7 @@
 import type { Visibility } from "../../src/model/session.js";
 import { VISIBILITIES } from "../../src/model/enums.js";
 
-/** Whom a session asks about. */
+/** The relation of a session to the requester. */
 export const RELATIONS = [
   "itself",
   "own child",
@@ -21,8 +21,8 @@ export interface VisibilityCase {
 }
 
 /**
- * Who sees whom, written out: `+` it is seen, `-` it looks as if it were not there. The columns of each group are
- * self, tree, agent, all.
+ * The visibility of each relation: `+` visible, `-` answered like a missing session. The columns of each group are self,
+ * tree, agent, all.
  */
 const VISIBILITY_TABLE = `
                         not sandboxed           sandboxed

@@ -10,7 +10,7 @@ import { channelEntry, startHttpReceiver, startRawReceiver } from "../support/ht
 import { openTaskRegistry } from "../support/task-registry.js";
 import { temporaryDirectory } from "../support/temporary-directory.js";
 
-/** What each does, and why its message is given up in the end. */
+/** Failing receivers, and the error of the last attempt. */
 const bad: Readonly<Record<string, readonly [(socket: Socket, elsewhere: string) => void, RegExp]>> = {
   hangs: [() => undefined, /did not complete its answer within 150 ms/],
   drips: [drip, /did not complete its answer within 150 ms/],
@@ -56,8 +56,8 @@ test("a delivery to any failing receiver is retried under one id, finally fails,
     const said = { url: `${url}/hush-hush`, secrets: [{ file }], "timeout-ms": timeout };
     return [name, channelEntry("webhook", said)] as const;
   });
-  const nobody = { spawn: () => Promise.reject(new Error("no program")) };
-  const channels = openChannels(Object.fromEntries(entries), { supervisor: nobody, bell: new Bell() });
+  const spawner = { spawn: () => Promise.reject(new Error("no program")) };
+  const channels = openChannels(Object.fromEntries(entries), { supervisor: spawner, bell: new Bell() });
   const notifier = new Notifier({
     store: registry.store,
     deliver: createDeliver(channels, { send: () => Promise.reject(new Error("no session is a target")) }),

@@ -138,7 +138,7 @@ test("pauses double from 15 s to 5 min, a little longer each, for 30 min in all"
   expect(longer.reduce((sum, ms) => sum + ms)).toBeLessThanOrEqual(defaults.deliveryInAllMs);
   const asked = { spentMs: 0, tookMs: 5, permanent: false, retryAfterMs: 40_000 };
   expect(nextAttempt(asked, defaultNotifierLimits, (ms) => ms)).toEqual({ inMs: 40_000, spentMs: 40_005 });
-  // A last time, however much it asks for.
+  // A longer delay than is left allows one last attempt.
   const last = nextAttempt({ ...asked, retryAfterMs: 86_400_000 }, defaultNotifierLimits, (ms) => ms);
   expect(last).toEqual({ inMs: defaults.deliveryInAllMs - 5, spentMs: defaults.deliveryInAllMs });
   expect(
@@ -162,7 +162,7 @@ test("labels, keys and heartbeats are validated, and each runtime has a default 
     expect(() => makeTask({ ...input, heartbeatMs }, 1)).toThrow(BadInput);
   expect(() => taskKeyOfCaller(null, "")).toThrow(BadInput);
   expect(() => taskKeyOfCaller(null, "x".repeat(201))).toThrow(BadInput);
-  // One caller's name is never another's, nor a run.
+  // The keys of callers and runs are distinct.
   const keys = [
     taskKeyOfCaller("ses_a", "k"),
     taskKeyOfCaller("ses_b", "k"),

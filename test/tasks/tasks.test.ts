@@ -30,7 +30,7 @@ test("of concurrent ends one wins, and the others are refused and recorded", asy
   ]);
   const told = await Promise.all(ends);
   expect(told.filter((each) => each?.kind === "changed")).toHaveLength(1);
-  // The same end, told again, is no mistake.
+  // A repeated end has no effect.
   expect(told.filter((each) => each?.kind === "same")).toHaveLength(1);
   const refused = told.filter((each) => each?.kind === "refused");
   expect(refused).toHaveLength(8);

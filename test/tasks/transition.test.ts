@@ -28,7 +28,7 @@ function finish(status: TaskFinish["status"], change: Partial<TaskFinish> = {}):
 const start: TaskInputEvent = { type: "start", at: AT + 1 };
 const progress = (text: string, at = AT + 2): TaskInputEvent => ({ type: "progress", at, text });
 
-/** As a store writes it. */
+/** The record as a store writes it. */
 function applied(before: TaskRecord, { set = {}, events = [] }: TaskChange): TaskRecord {
   return { ...before, ...set, seq: before.seq + events.length, version: before.version + 1 };
 }
@@ -110,8 +110,8 @@ describe("the events of a task", () => {
     ]);
     const quiet = changeOf(transition(after(task({ policy: "silent" }), start), finish("failed")));
     expect(quiet).toMatchObject({ set: { delivery: "not_applicable" }, notices: [] });
-    const nobody = changeOf(transition(after(task({ targets: [] }), start), finish("failed")));
-    expect(nobody).toMatchObject({ set: { delivery: "not_applicable" }, notices: [] });
+    const noTarget = changeOf(transition(after(task({ targets: [] }), start), finish("failed")));
+    expect(noTarget).toMatchObject({ set: { delivery: "not_applicable" }, notices: [] });
   });
 
   test("an end that the requester waited for is not notified, and the history has the reason", () => {

@@ -7,7 +7,7 @@ import { startPostgresServer, whyNoPostgres } from "../support/store/postgres-se
 import { CHAT, PARENT } from "../support/store/task-samples.js";
 import { SUCCEEDED_FINISH } from "../support/task-registry.js";
 
-/** Half as many tasks, with two to be told of each. */
+/** Half as many tasks, with two targets each. */
 const MESSAGES = process.env["HOLDFAST_SOAK"] === "1" ? 10_000 : 600;
 const AT_ONCE = 16;
 

@@ -161,7 +161,7 @@ export class AgentProcess {
         ...{ connection, recorder, capabilities, cwd, deadlineMs, previousSessionId },
       });
     } catch (error) {
-      // The agent has exited: its output may tell why, so it is read to the end.
+      // The agent has exited: its output may contain the reason, so it is read to the end.
       if (error instanceof StdinClosed) await clock.sleep(limits.ownExitMs, connection.closed);
       connection.close("closed", errorMessage(error));
       throw error;

@@ -135,7 +135,7 @@ export async function auditTurn(
   { run, terminals }: Pick<AgentProcess, "run" | "terminals">,
   { turnId, before, cancel }: Pick<RunningTurn, "turnId" | "before" | "cancel">,
 ): Promise<void> {
-  // The run ends with the agent, and its record tells the rest.
+  // The run ends with the agent, and its record has the rest.
   if (run.state !== "running") return;
   const { reap } = writer.row;
   const shouldReap = reap === "always" || (cancel !== null && (cancel.reapTools || reap === "cancel"));

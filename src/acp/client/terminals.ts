@@ -87,7 +87,7 @@ export class Terminals {
     return this.#open.has(terminalIdOf(runId));
   }
 
-  /** Asked again with the same seed, it is the same one. */
+  /** A repeated call with the same seed returns the same terminal. */
   async create(
     seed: string,
     spec: TerminalSpec,
@@ -106,7 +106,7 @@ export class Terminals {
     for (let attempt = 1; ; attempt++) {
       const runId = runIdFrom(`${seed} ${attempt}`);
       const before = await this.#supervisor.getRun(runId);
-      // No instruction of it ran: a gateway died on the way, or it failed, and does so again.
+      // Nothing was executed: a gateway died before, or the program cannot be executed.
       if (before?.exit?.reason === "spawn-error") continue;
       if (before === null) await this.#spawn(runId, spec, owner);
       const terminalId = terminalIdOf(runId);

@@ -165,7 +165,7 @@ export interface PermissionUpdates {
   readonly events: readonly NewRunEvent[];
 }
 
-/** The updates and events that tell of a request, and of its decision if there is one. */
+/** The updates and events of a request, with its decision if there is one. */
 export function permissionUpdates(
   permission: AcpPermissionRequest,
   decision: PermissionDecision | null,

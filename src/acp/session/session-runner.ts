@@ -20,7 +20,7 @@ export interface SessionRunnerDeps extends TurnRunnerDeps, MessageInboxDeps {
 const RETRY_MS = 1_000;
 /** Time to record an agent's exit and remove its directory while the gateway stops. */
 const RECORD_EXIT_MS = 2_000;
-/** No event tells that a process survived its KILL, so this is polled. */
+/** There is no event for a process that survives its KILL, so this is polled. */
 const SURVIVORS_POLL_MS = 500;
 
 /** An ACP session of this gateway: runs its prompts one after the other, and its agent while there is one. */

@@ -98,7 +98,7 @@ export function boundedString(value: unknown): string | null {
   return typeof value === "string" ? firstChars(value, defaults.titleChars) : null;
 }
 
-/** What an update belongs to: replayed history, the running turn, or neither. */
+/** The origin of an update: replayed history, the running turn, or neither. */
 export type UpdateScope = "replay" | "turn" | "between";
 
 /** Separates the history that `session/load` replays from new updates of a session. */

@@ -257,7 +257,7 @@ export class AcpConnection implements AsyncDisposable {
     this.#inactivity.pause();
   }
 
-  /** Waits until the answer is written: an agent that asks without reading must not fill our memory. */
+  /** Waits until the answer is written: an agent that sends requests without reading answers must not fill the memory. */
   async #refuse(id: RpcId, code: number, message: string): Promise<void> {
     const written = this.#send({ id, error: { code, message } }).catch(() => undefined);
     await Promise.race([written, this.closed]);

@@ -25,7 +25,7 @@ const CARRIAGE_RETURN = 0x0d;
  */
 export class AcpFrameReader {
   readonly #maxBytes: number;
-  /** Of the next byte. */
+  /** The offset of the next byte. */
   #offset: number;
   #line: Buffer = Buffer.alloc(0);
   #buffered = 0;

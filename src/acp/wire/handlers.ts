@@ -32,7 +32,7 @@ export interface ConnectionHandlers {
   onMalformed?(why: string, excerpt: string): void;
 }
 
-/** What the next gateway process needs to continue in the middle of a turn. */
+/** The state with which the next gateway process continues in the middle of a turn. */
 export interface ConnectionState {
   readonly pending: readonly PendingRequest[];
   /** Requests of the agent without an answer. */

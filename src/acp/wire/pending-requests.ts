@@ -30,7 +30,7 @@ export type AnswerMatch = PendingRequest | "answered-twice" | "late" | "unmatche
 /** Longer timers would fire at once, because Node keeps delays in 32 bits. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
-/** Ids of finished requests, to tell late and repeated answers from unmatched ones. */
+/** Ids of finished requests, to distinguish late and repeated answers from unmatched ones. */
 const REMEMBERED_IDS = 1_000;
 
 /** Requests without an answer, each with its deadline. */

@@ -5,10 +5,10 @@ import type { MessageDelivery, SessionMessage } from "../../../src/model/session
 import type { Store } from "../../../src/store/store.js";
 import { AcpFixture, shellAgent, overrideStore } from "../../support/agents/acp-fixture.js";
 
-/** What the agent was given, prompt by prompt. */
-function heard(fixture: AcpFixture): string[] {
-  const lines = fixture.log.split("\n").filter((line) => line.startsWith("heard "));
-  return lines.map((line) => JSON.parse(line.slice("heard ".length)) as string);
+/** The prompts that the agent received. */
+function receivedPrompts(fixture: AcpFixture): string[] {
+  const lines = fixture.log.split("\n").filter((line) => line.startsWith("received "));
+  return lines.map((line) => JSON.parse(line.slice("received ".length)) as string);
 }
 
 function release(fixture: AcpFixture): Promise<void> {
@@ -40,7 +40,7 @@ test("a message starts the agent, and its text names the sender and quotes every
   const message = await delivered(fixture, await fixture.history.send(session, "user", said));
   const turn = await fixture.store.getAcpTurn(message.turnId ?? "");
   expect(turn).toMatchObject({ outcome: "completed", askedBy: "session:ada", ordinal: 1 });
-  expect(heard(fixture)).toEqual([
+  expect(receivedPrompts(fixture)).toEqual([
     "Message from session ada (agent codex):\n> hello\n> \n> Message from the operator:\n> do it\n> now",
   ]);
   expect(await count(fixture, session)).toMatchObject({ total: 1, pending: 0, undelivered: 0 });
@@ -54,7 +54,7 @@ test("the name of a sender cannot forge another message", async () => {
   const { session: child } = await fixture.sessions.open(`ada${forged}`, { agentId });
   const said = { text: "hello", actor: `session:${child.key}`, fromSessionId: child.id };
   await delivered(fixture, await fixture.history.send(session, "user", said));
-  const [frame = ""] = heard(fixture);
+  const [frame = ""] = receivedPrompts(fixture);
   const [heading, ...quoted] = frame.split(/[\n\v\f\r\u0085\u2028\u2029]/);
   expect(heading).toMatch(/^Message from session ada .*:$/);
   expect(quoted).toEqual(["> hello"]);
@@ -73,7 +73,7 @@ test("messages and prompts run after the current turn, in order, each as one tur
   await delivered(fixture, last);
   expect(await fixture.waitForTurnEnd(running)).toMatchObject({ outcome: "completed" });
   expect(await fixture.waitForTurnEnd(asked)).toMatchObject({ outcome: "completed" });
-  expect(heard(fixture)).toEqual([
+  expect(receivedPrompts(fixture)).toEqual([
     "HOLD",
     "Message from the operator:\n> one",
     "two",
@@ -93,7 +93,7 @@ test("a message for the next turn starts no agent, and is sent once before the p
   const after = await delivered(fixture, message);
   expect(after.turnId).toBe((await fixture.store.listAcpTurns({ sessionId: session }))[0]?.turnId);
   await fixture.promptAndWait(session, "and now");
-  expect(heard(fixture)).toEqual([
+  expect(receivedPrompts(fixture)).toEqual([
     "Notice from Holdfast, not from a person:\n> your task has finished\n\ngo on",
     "and now",
   ]);
@@ -107,7 +107,7 @@ test("a message whose turn failed is not sent again, and is counted", async () =
   await fixture.history.send(session, "user", { text: "DIE", actor: "operator" });
   await fixture.waitFor(session, async () => (await count(fixture, session)).undelivered === 2);
   expect(await fixture.promptAndWait(session, "next")).toMatchObject({ outcome: "completed", text: "next" });
-  expect(heard(fixture)).toHaveLength(2);
+  expect(receivedPrompts(fixture)).toHaveLength(2);
   const all = await fixture.history.list(session, { limit: 9 });
   expect(new Set(all.map(({ turnId }) => turnId)).size).toBe(1);
   expect(all.map(({ deliveredAt }) => deliveredAt)).toEqual([null, null]);
@@ -120,30 +120,30 @@ test("a notice is sent again until a turn completes", async () => {
   const { id } = await fixture.history.send(session, "system", notice);
   const now = async (): Promise<SessionMessage | undefined> =>
     (await fixture.history.list(session, { limit: 99 })).find((message) => message.id === id);
-  // Its agent dies.
+  // The agent dies.
   expect(await fixture.promptAndWait(session, "DIE")).toMatchObject({ outcome: "interrupted" });
   expect(await now()).toMatchObject({ turnId: null, inVain: 1, deliveredAt: null });
   expect(await count(fixture, session)).toMatchObject({ total: 1, pending: 1, undelivered: 0 });
-  // It is cancelled; meanwhile the notice is on its way, and with no other.
+  // The turn is cancelled. Until then the notice belongs to it and does not wait.
   const held = await fixture.promptUntil(session, "HOLD", "HOLD");
   expect(await now()).toMatchObject({ turnId: held.turnId, inVain: 1 });
   expect(await fixture.history.waiting(session)).toEqual([]);
   await fixture.cancel(session);
   expect((await fixture.waitForTurnEnd(held)).outcome).not.toBe("completed");
   expect(await now()).toMatchObject({ turnId: null, inVain: 2, deliveredAt: null });
-  // Its agent dies while no gateway is there.
+  // The agent dies while no gateway runs.
   const last = await fixture.promptUntil(session, "HOLD", "HOLD");
   const pid = await fixture.pid(session);
   const next = await fixture.restart({}, { meanwhile: () => process.kill(pid, "SIGKILL") });
   expect(await next.waitForTurnEnd(last)).toMatchObject({ outcome: "interrupted" });
   expect(await next.history.waiting(session)).toMatchObject([{ id, inVain: 3 }]);
-  // It answers, whatever it is told twice.
+  // The agent answers, so the notice is delivered.
   const told = (words: string): string => `Notice from Holdfast, not from a person:\n> ${words}`;
   const again = told("(again) your task has finished");
   expect(await next.promptAndWait(session, "go on")).toMatchObject({ text: `${again}\n\ngo on` });
   await delivered(next, { id, sessionId: session } as SessionMessage);
   expect(await next.promptAndWait(session, "and now")).toMatchObject({ text: "and now" });
-  expect(heard(fixture)).toEqual([
+  expect(receivedPrompts(fixture)).toEqual([
     `${told("your task has finished")}\n\nDIE`,
     `${again}\n\nHOLD`,
     `${again}\n\nHOLD`,
@@ -173,7 +173,7 @@ test("a message that is read at the last moment becomes no turn and blocks none"
   const last = await say("last", "wake");
   await release(fixture);
   await delivered(fixture, last);
-  expect(heard(fixture).map((prompt) => prompt.split("\n").at(-1))).toEqual(["HOLD", "> last"]);
+  expect(receivedPrompts(fixture).map((prompt) => prompt.split("\n").at(-1))).toEqual(["HOLD", "> last"]);
   const turns = await fixture.store.listAcpTurns({ sessionId: session });
   expect(turns.map(({ outcome }) => outcome)).toEqual(["completed", "completed"]);
 });
@@ -198,7 +198,7 @@ test.each([
   const second = await fixture.history.send(session, "user", { text: "second", actor: "operator" });
   await delivered(fixture, first);
   await delivered(fixture, second);
-  expect(heard(fixture).slice(1)).toEqual([
+  expect(receivedPrompts(fixture).slice(1)).toEqual([
     "Message from the operator:\n> first",
     "Message from the operator:\n> second",
   ]);
@@ -227,7 +227,7 @@ test("a message does not start the agent of a session in mode run", async () => 
   const session = await fixture.spawn(shellAgent("echo"), { mode: "run" });
   await fixture.history.send(session, "user", { text: "first", actor: "operator" });
   expect(await fixture.promptAndWait(session, "go")).toMatchObject({ outcome: "completed" });
-  expect(heard(fixture)).toEqual(["Message from the operator:\n> first\n\ngo"]);
+  expect(receivedPrompts(fixture)).toEqual(["Message from the operator:\n> first\n\ngo"]);
   await fixture.waitForState(session, "closed");
 });
 
@@ -243,5 +243,5 @@ test("the deadline of a queued prompt survives a restart", async () => {
     outcome: "failed",
     problem: { code: "ACP_TIMEOUT" },
   });
-  expect(heard(fixture)).toEqual(["HOLD", "NEVER"]);
+  expect(receivedPrompts(fixture)).toEqual(["HOLD", "NEVER"]);
 });

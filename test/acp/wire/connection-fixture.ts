@@ -10,6 +10,12 @@ import { TestClock } from "../../support/session-fixture.js";
 
 export type SentMessage = Record<string, unknown> & { id?: number; method?: string };
 
+export const permissionRequest = (id: number | string): object => ({
+  id,
+  method: "session/request_permission",
+  params: { sessionId: "s", toolCall: { toolCallId: "t" }, options: [] },
+});
+
 /** A connection whose agent is the test. */
 export class ConnectionFixture {
   readonly clock = new TestClock();
@@ -69,8 +75,11 @@ export class ConnectionFixture {
     return this.#offset;
   }
 
-  receive(...messages: object[]): void {
-    this.write(messages.map((message) => `${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`).join(""));
+  /** Writes messages of the agent. Resolves when they are handled as far as possible. */
+  receive(...messages: object[]): Promise<void> {
+    return this.write(
+      messages.map((message) => `${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`).join(""),
+    );
   }
 
   update(text: string): object {
@@ -78,11 +87,12 @@ export class ConnectionFixture {
     return { method: "session/update", params: { sessionId: "s", update } };
   }
 
-  write(text: string): void {
+  write(text: string): Promise<void> {
     const bytes = Buffer.from(text);
     this.#chunks.push({ offset: this.#offset, bytes });
     this.#offset += bytes.length;
     this.#wake();
+    return flushPending();
   }
 
   end(): void {

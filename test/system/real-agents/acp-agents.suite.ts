@@ -21,7 +21,7 @@ import { removeStateDirectory } from "../../support/temporary-directory.js";
 import { agentRecipes, prepareAgent } from "./agent-recipes.js";
 import { waitFor } from "../../support/wait-for.js";
 
-/** How long a tool's processes are given to go away by themselves. */
+/** Time for the processes of a tool to exit by themselves. */
 const SETTLE_MS = 3_000;
 const SLOWLY = 120_000;
 const main = join(process.cwd(), "dist/cli/main.js");
@@ -33,7 +33,7 @@ class Scene {
   readonly home: string;
   readonly model: FakeLanguageModel;
   client: GatewayClient;
-  /** The session's. */
+  /** The id of the session. */
   params = { id: "" };
   #pid: number;
 
@@ -85,7 +85,7 @@ class Scene {
     return (await this.client.acpPrompt({ params: this.params, body: { text } })).turn;
   }
 
-  /** In the middle of a turn, with the whole tree alive. */
+  /** Starts a turn, and waits until all processes of the tree run. */
   async begin(): Promise<Turn> {
     this.model.script.command = STUBBORN_TREE;
     const { turn } = await this.client.acpPrompt({ params: this.params, body: { text: "go", wait: false } });
@@ -98,7 +98,7 @@ class Scene {
     return turns[0] ?? expect.fail("there is no turn");
   }
 
-  /** Closed, and every run of it proven to be empty. */
+  /** Closes the session, and asserts that every run is proven empty. */
   async close(): Promise<void> {
     const { session } = await this.client.acpClose({ params: this.params });
     expect(session.state).toBe("closed");
@@ -120,7 +120,7 @@ async function gateway(home: string): Promise<{ client: GatewayClient; pid: numb
   return { client: reached.client, pid: reached.status.pid };
 }
 
-/** What is done in mid-turn, with the tool's foreground command running; what lives then. */
+/** Actions in the middle of a turn, while the foreground command of the tool runs. Each resolves with the live processes after it. */
 const actions: Readonly<Record<string, (scene: Scene) => Promise<string>>> = {
   cancel: async (scene) => {
     const root = await scene.root();

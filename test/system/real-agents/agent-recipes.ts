@@ -5,7 +5,7 @@ import { dirname, join } from "node:path";
 import { onTestFinished } from "vitest";
 import { FakeLanguageModel } from "../../support/language-model/fake-language-model.js";
 
-/** How an agent of the catalogue needs no login and asks a model on loopback. Everything it keeps is below its home. */
+/** Configuration with which an agent of the catalogue needs no login and uses a model on loopback. All its files are below its home. */
 interface AgentRecipe {
   files(modelUrl: string): Readonly<Record<string, string>>;
   env(home: string, modelUrl: string): Readonly<Record<string, string>>;
@@ -50,7 +50,7 @@ supports_websockets = false
   gemini: {
     files: () => ({
       ".gemini/settings.json": JSON.stringify({
-        // Named, because otherwise a model is asked which model to ask.
+        // Without a name the agent requests a model to choose one.
         model: { name: "gemini-2.5-flash" },
         security: { auth: { selectedType: "gemini-api-key" } },
         general: { disableAutoUpdate: true, disableUpdateNag: true },
@@ -60,7 +60,7 @@ supports_websockets = false
     env: (_, modelUrl) => ({
       GEMINI_API_KEY: "fake",
       GOOGLE_GEMINI_BASE_URL: modelUrl,
-      // Its one-shot command refuses to work in a directory that nobody has vouched for.
+      // Its one-shot command refuses to work in a directory that is not trusted.
       GEMINI_CLI_TRUST_WORKSPACE: "true",
     }),
   },
@@ -80,7 +80,7 @@ const packages = JSON.parse(
   readFileSync(new URL("../../../scripts/agent-packages.json", import.meta.url), "utf8"),
 ) as Readonly<Record<string, string>>;
 
-/** The environment to start it in, by its name: not the one of whoever runs the tests. */
+/** The environment for an agent, independent of the environment of the tests. */
 export async function agentEnvironment(
   name: string,
   home: string,

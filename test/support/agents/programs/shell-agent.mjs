@@ -1,7 +1,7 @@
 // An ACP agent that runs each prompt as a shell command in a session of its own, as agents run their tools, and answers
 // with its output. Usage: shell-agent.mjs [option…]: resume, load, close and delete are supported capabilities; `lies` claims
 // support and then refuses; `deaf` ignores a cancel; `forever` offers only allow_always; `echo` repeats every prompt and logs it.
-// A prompt that begins with a key of `deeds` does that first.
+// A prompt `ask …` requests permission first; the prompt `ghost` is answered after the death of the agent.
 
 import { spawn } from "node:child_process";
 import { appendFileSync, existsSync } from "node:fs";
@@ -52,7 +52,7 @@ function ghost(id) {
 
 /** A prompt with the word HOLD is answered when `$AGENT_LOG.go` exists; one with NEVER or DIE is not. */
 async function echo(id, said) {
-  note(`heard ${JSON.stringify(said)}`);
+  note(`received ${JSON.stringify(said)}`);
   if (said.includes("DIE")) {
     text("on the way");
     process.exit(1);
