@@ -55,9 +55,9 @@ void connection_send(struct connection *connection, struct out *out) {
 void send_to_all(uint8_t type, void (*fill)(struct out *, const void *), const void *data) {
   for (int i = 0; i < CONNECTIONS; i++) {
     struct connection *connection = &run.connections[i];
-    if (connection->fd < 0 || !connection->greeted) continue;
+    if (connection->fd < 0 || !connection->authenticated) continue;
     if (type == F_SURVIVORS && backlogged(connection)) continue; /* repeated anyway */
-    if (type == F_EXITED && run.end_sent && connection == run.owner) continue; /* the owner was already told */
+    if (type == F_EXITED && run.end_sent && connection == run.owner) continue; /* the owner already got it */
     struct out out = connection_out(connection, type);
     fill(&out, data);
     connection_send(connection, &out);
@@ -157,7 +157,7 @@ static void record_owner(int fd) {
 
 void connections_add_owner(int fd) {
   run.owner = connection_add(fd);
-  run.owner->greeted = true;
+  run.owner->authenticated = true;
   record_owner(fd);
 }
 
@@ -215,7 +215,7 @@ bool listener_open(void) {
 /* True if `a` is dropped before `b`: connections without HELLO first, then the oldest observer; never the owner. A
  * STOP must always get through. */
 static bool is_less_needed(const struct connection *a, const struct connection *b) {
-  return a->greeted != b->greeted ? !a->greeted : a->since < b->since;
+  return a->authenticated != b->authenticated ? !a->authenticated : a->since < b->since;
 }
 
 static struct connection *least_needed(void) {
@@ -263,7 +263,7 @@ void connections_accept(uint64_t now) {
 void drop_silent_connections(uint64_t now) {
   for (int i = 0; i < CONNECTIONS; i++) {
     struct connection *c = &run.connections[i];
-    if (c->fd >= 0 && !c->greeted && now - c->since > HELLO_TIMEOUT_MS) connection_drop(c);
+    if (c->fd >= 0 && !c->authenticated && now - c->since > HELLO_TIMEOUT_MS) connection_drop(c);
   }
 }
 
@@ -298,7 +298,7 @@ static bool handle_hello(struct connection *connection, const struct frame *fram
     refuse(connection, "stale-epoch", "a newer owner has attached");
     return false;
   }
-  connection->greeted = true;
+  connection->authenticated = true;
   if (epoch != 0) {
     struct connection *former = run.owner;
     run.epoch = epoch;
@@ -322,7 +322,7 @@ static void handle_stop(struct connection *connection, const struct frame *frame
   frame_time(frame, T_GRACE_MS, &grace);
   bool first = !run.stop.set;
   request_stop(reason, actor, request, grace);
-  if (first) return; /* every connection was told; or the leader had exited by itself, which LEADER reports */
+  if (first) return; /* every connection was notified; or the leader had exited by itself, which LEADER reports */
   struct out out = connection_out(connection, F_STOPPING);
   out_stop(&out, NULL);
   connection_send(connection, &out);
@@ -403,7 +403,7 @@ static void handle_owner_frame(struct connection *connection, const struct frame
 
 static bool handle_frame(struct connection *connection, const struct frame *frame) {
   if (!frame_well_formed(frame)) return false;
-  if (!connection->greeted) return frame->type == F_HELLO && handle_hello(connection, frame);
+  if (!connection->authenticated) return frame->type == F_HELLO && handle_hello(connection, frame);
   switch (frame->type) {
     case F_STOP: handle_stop(connection, frame); break;
     case F_STATUS: send_welcome(connection); break;

@@ -521,8 +521,8 @@ static bool gone(const char *path) {
   return stat(path, &st) != 0 && errno == ENOENT;
 }
 
-/* Writes the exit file, or stays and tries again, because an owner that was told may die before it records the end.
- * If the run directory is gone after the owner was told, the owner has recorded the end. If the whole instance
+/* Writes the exit file, or stays and tries again, because an owner that got EXITED may die before it records the end.
+ * If the run directory is gone after the owner got EXITED, the owner has recorded the end. If the whole instance
  * directory is gone, no supervisor will ask. */
 static void write_end(uint64_t now) {
   static char text[64 * 1024];
@@ -537,8 +537,8 @@ static void write_end(uint64_t now) {
     send_to_all(F_EXITED, out_json, text);
     run.end_sent = true;
   } else {
-    /* The disk is full: send the end to every connection, also to those opened after the owner was told. The next
-     * owner is told again. */
+    /* The disk is full: send the end to every connection, also to those opened after the owner got it. The next
+     * owner gets it again. */
     send_to_all(F_EXITED, out_json, text);
   }
   if (!saved && !gone(run.instance_directory) && !(run.end_sent && gone(run.directory))) {

@@ -482,8 +482,8 @@ static long collect_children(const struct member *parent, struct member *out, lo
       continue;
     }
     /* Its parent is `parent`, which is still the same process, so it is a member. */
-    bool buried = member->state == 'Z' && member->threads <= 1; /* it has no children: their subreaper has them */
-    bool ours = !buried && member->ppid == parent->id.pid && is_same_process(parent);
+    bool is_zombie = member->state == 'Z' && member->threads <= 1; /* it has no children: their subreaper has them */
+    bool ours = !is_zombie && member->ppid == parent->id.pid && is_same_process(parent);
     if (ours && signal != 0 && member->state != 'T') os_signal(member, signal);
     if (ours) count++;
     else os_close(member);

@@ -297,8 +297,8 @@ static void lose_anchor(struct anchor *anchor, int code, int signal) {
 }
 
 static void reap_children(void) {
-  int status, buried = 0;
-  for (pid_t pid; buried++ < REAP_ROUND && (pid = waitpid(-1, &status, WNOHANG | __WALL)) > 0;) {
+  int status, reaped = 0;
+  for (pid_t pid; reaped++ < REAP_ROUND && (pid = waitpid(-1, &status, WNOHANG | __WALL)) > 0;) {
     forget_stuck(pid);
     for (size_t i = 0; i < anchor_count; i++) {
       if (anchors[i].pid != pid || (anchors[i].lost && !anchors[i].unreaped)) continue;

@@ -267,7 +267,7 @@ void read_status(void) {
   if (n == (ssize_t)sizeof report) {
     run.failure = report;
     for (int i = 0; i < CONNECTIONS; i++)
-      if (run.connections[i].fd >= 0 && run.connections[i].greeted)
+      if (run.connections[i].fd >= 0 && run.connections[i].authenticated)
         send_failed(&run.connections[i], (enum step)report.step, report.error);
     return;
   }

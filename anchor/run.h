@@ -58,7 +58,7 @@ struct input {
 
 struct connection {
   int fd;
-  bool greeted;
+  bool authenticated;
   uint64_t since;
   uint8_t *in, *out;
   size_t in_used, in_size, out_used, out_sent;
@@ -101,7 +101,7 @@ struct served {
   struct stop stop;
   uint64_t stop_at;
   struct abandon abandon;
-  bool ready, executed, gate_used; /* ready: the child is at the gate, and the owner was told */
+  bool ready, executed, gate_used; /* ready: the child is at the gate, and the owner was notified */
   uint64_t gate_closed_at;
   struct child_report failure;
 
@@ -139,7 +139,7 @@ extern struct served *serving;
 int runs_active(void);
 
 /* streams.c */
-/* Opens spools as START says, for the ends of the child's pipes. False: out of memory. */
+/* Opens spools as START requests, for the ends of the child's pipes. False: out of memory. */
 bool streams_open(const struct frame *start);
 bool stream_wants_read(const struct stream *stream);
 void stream_read(struct stream *stream);

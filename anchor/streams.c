@@ -101,7 +101,7 @@ void streams_free(void) {
 }
 
 static void send_output(struct stream *stream, uint64_t now) {
-  if (run.owner != NULL && backlogged(run.owner)) return; /* it is told the newest state when it reads again */
+  if (run.owner != NULL && backlogged(run.owner)) return; /* it gets the newest state when it reads again */
   bool closed = stream->fd < 0 && stream->held_used == 0;
   if (run.owner != NULL) {
     struct out out = connection_out(run.owner, F_OUTPUT);

@@ -9,7 +9,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { createClient } from "../dist/api/client.js";
-import { gatewaySocketPath } from "../dist/gateway/server/local-listener.js";
+import { gatewaySocketPath } from "../dist/home/state-directory.js";
 import { readOperatorToken } from "../dist/sessions/requester.js";
 import { startGateway } from "../dist/gateway/start.js";
 import { openSupervisor } from "../dist/index.js";

@@ -35,10 +35,12 @@ let schemas = 0;
 
 for (const count of counts) {
   await spawning(count);
-  await withStores(count, stealing).then((told) =>
-    tell("steals, each with its event, per second", count, told),
+  await withStores(count, stealing).then((results) =>
+    report("steals, each with its event, per second", count, results),
   );
-  await withStores(count, seeing).then((told) => tell("an event, seen by the last of all, ms", count, told));
+  await withStores(count, seeing).then((results) =>
+    report("an event, seen by the last of all, ms", count, results),
+  );
 }
 await renewing();
 await catchingUp();
@@ -49,7 +51,7 @@ await server.stop();
 await rm(directory, { recursive: true, force: true });
 console.log(JSON.stringify(rows));
 
-function tell(measured, supervisors, { sqlite, postgres }) {
+function report(measured, supervisors, { sqlite, postgres }) {
   const digits = postgres > 100 ? 0 : 2;
   rows.push({
     measured,
@@ -81,7 +83,7 @@ async function withStores(count, measure) {
 
 /** Spawn to exit of /bin/true by all supervisors at the same time. */
 async function spawning(count) {
-  const told = {};
+  const results = {};
   for (const kind of ["sqlite", "postgres"]) {
     const homes = [];
     for (let n = 0; n < (kind === "sqlite" ? 1 : count); n++)
@@ -102,16 +104,16 @@ async function spawning(count) {
       }
     };
     await Promise.all(supervisors.map(work));
-    told[kind] = quantile(times, 0.5);
+    results[kind] = quantile(times, 0.5);
     for (const supervisor of supervisors) await supervisor.close();
     for (const home of homes) await rm(home, { recursive: true, force: true });
   }
-  tell("spawn to exit, median, ms", count, told);
+  report("spawn to exit, median, ms", count, results);
 }
 
 /** Every supervisor renews its share at the same time, as after an outage. */
 async function renewing() {
-  const told = counts.map(() => ({}));
+  const results = counts.map(() => ({}));
   await withStores(most, async (stores, kind, schema) => {
     await atOnce(LEASES, (n) => stores[0].insertRun(runOf(`r${n}`, "o0"), 30_000));
     for (const [at, count] of counts.entries()) {
@@ -125,10 +127,10 @@ async function renewing() {
         times.push(performance.now() - began);
         if (renewed !== LEASES) throw new Error("not all were renewed");
       }
-      told[at][kind] = quantile(times, 0.5);
+      results[at][kind] = quantile(times, 0.5);
     }
   });
-  for (const [at, count] of counts.entries()) tell(`renew ${LEASES} leases in all, ms`, count, told[at]);
+  for (const [at, count] of counts.entries()) report(`renew ${LEASES} leases in all, ms`, count, results[at]);
 }
 
 async function underneath(kind, schema, statement) {

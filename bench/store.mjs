@@ -72,7 +72,7 @@ async function compare(measured, count, call) {
       await call(store, n);
       times[name].push(performance.now() - began);
     }
-  tell(measured, times, "ms");
+  report(measured, times, "ms");
 }
 
 async function throughput(measured, count, call) {
@@ -115,10 +115,10 @@ async function latency() {
     await watch?.[Symbol.asyncDispose]();
     await reader[Symbol.asyncDispose]();
   }
-  tell("an event, seen by another store (SQLite: one that looks every millisecond)", times);
+  report("an event, seen by another store (SQLite: one that polls every millisecond)", times);
 }
 
-function tell(measured, times) {
+function report(measured, times) {
   const cell = (values) => `${quantile(values, 0.5).toFixed(2)} / ${quantile(values, 0.99).toFixed(2)}`;
   rows.push({
     measured: `${measured}, ms`,

@@ -45,7 +45,7 @@ for (const [name, store, commit] of [
   ["PostgreSQL", postgres, (n) => pool.query("insert into bare values ($1, $2)", [String(n), data])],
   // As a gateway uses it, with a local copy for a store that is restored from a backup.
   [
-    "PostgreSQL with its ledger",
+    "PostgreSQL with a local copy",
     withTaskCopy(postgres, localCopy, () => {}),
     (n) => pool.query("insert into bare values ($1, $2)", [`noted ${n}`, data]),
   ],
@@ -53,7 +53,7 @@ for (const [name, store, commit] of [
   const registry = new Tasks({ store });
   const { ours, theirs } = await inTurns(tasks, (n) => wholeLife(registry, `${n}`), commit);
   const measured = `${name}: tasks created and finished with their message, ${AT_ONCE} at a time`;
-  tell(measured, ours, `${theirs.toFixed(0)} bare transactions`, ours / theirs);
+  report(measured, ours, `${theirs.toFixed(0)} bare transactions`, ours / theirs);
   await drained(name, store, notifications);
   const ended = await store.listTasks({ open: false, limit: tasks + notifications });
   for (let at = 0; at < ended.length; at += 1_000)
@@ -75,7 +75,7 @@ async function wholeLife(registry, key) {
   const input = { runtime: "external", key: `caller:operator:${key}`, text: "work", targets: [target] };
   const { task } = await registry.create(input);
   const end = { status: "succeeded", outcome: "succeeded", summary: data, error: null, actor: "" };
-  await registry.tell(task.taskId, { type: "finish", at: now, startedAt: now, ...end });
+  await registry.apply(task.taskId, { type: "finish", at: now, startedAt: now, ...end });
 }
 
 /** Calls per second of each, in alternating slices, so that noise affects both. */
@@ -118,7 +118,12 @@ async function drained(name, store, count) {
   notifier.start();
   await all.promise;
   await notifier.stop();
-  tell(`${name}: messages claimed, sent and marked`, (total / (performance.now() - began)) * 1_000, "", null);
+  report(
+    `${name}: messages claimed, sent and marked`,
+    (total / (performance.now() - began)) * 1_000,
+    "",
+    null,
+  );
 }
 
 async function lists() {
@@ -170,7 +175,7 @@ async function lists() {
   }
 }
 
-function tell(measured, perSecond, beside, ratio) {
+function report(measured, perSecond, beside, ratio) {
   rows.push({
     measured: `${measured}, per second`,
     holdfast: perSecond.toFixed(0),

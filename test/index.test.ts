@@ -15,7 +15,7 @@ afterEach(async () => {
   await cliFixture[Symbol.asyncDispose]();
 });
 
-/** Line for line what the README shows; the test below keeps it so. */
+/** The example of the README, line for line; checked by the test below. */
 async function example(): Promise<void> {
   // begin
   await using supervisor = await openSupervisor();
@@ -29,7 +29,7 @@ async function example(): Promise<void> {
   // end
 }
 
-test("the README's example is this file's", async () => {
+test("the example of the README is the one in this file", async () => {
   const between = /\/\/ begin\n([\s\S]*?)\n {2}\/\/ end/.exec(
     await readFile(import.meta.filename, "utf8"),
   )?.[1];
@@ -37,20 +37,20 @@ test("the README's example is this file's", async () => {
   expect(shown?.trim()).toBe(between?.replaceAll(/^ {2}/gm, ""));
 });
 
-test("the README's example works", async () => {
-  const said = vi.spyOn(console, "log").mockImplementation(() => {});
+test("the example of the README works", async () => {
+  const logged = vi.spyOn(console, "log").mockImplementation(() => {});
   const written = vi.spyOn(process.stdout, "write").mockImplementation(() => true);
-  // An `npm` that is quicker than the real one, and leaves something behind.
+  // A fast `npm` that leaves a process behind.
   vi.stubEnv("PATH", `${cliFixture.home}:${process.env["PATH"]}`);
   await cliFixture.shell(
     `printf '#!/bin/sh\\necho "$@"; sleep 60 & exit 3' >"${cliFixture.home}/npm"; chmod +x "${cliFixture.home}/npm"`,
   );
   await example();
   expect(written).toHaveBeenCalledWith(Buffer.from("test\n"));
-  expect(said).toHaveBeenCalledWith("exit", 3, "1 leftovers killed", "proven");
+  expect(logged).toHaveBeenCalledWith("exit", 3, "1 leftovers killed", "proven");
 });
 
-test("the library exports what it promises, and nothing by accident", () => {
+test("the library exports exactly these names", () => {
   expect(Object.keys(library).toSorted()).toMatchInlineSnapshot(`
     [
       "AcpClosed",

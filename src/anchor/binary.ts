@@ -8,6 +8,7 @@ import type { Readable, Writable } from "node:stream";
 import { AnchorUnusable } from "../errors.js";
 import { errnoCode, errorMessage } from "../home/errno.js";
 import { isCheckout, PACKAGE_ROOT, packageVersion } from "../home/package.js";
+import { parseJson } from "../text/parse-json.js";
 
 const PLATFORM = `${process.platform}-${process.arch}`;
 const PACKAGED_PLATFORMS: readonly string[] = ["linux-x64", "linux-arm64"];
@@ -202,4 +203,24 @@ export function runAnchorMode(
       );
     });
   });
+}
+
+/**
+ * Runs a one-shot mode and parses each line of its answer. Rejects with AnchorUnusable if a line is invalid, or the
+ * number of lines is not `expected`.
+ */
+export async function queryAnchor<T>(
+  anchorPath: string,
+  args: readonly string[],
+  input: string,
+  parse: (value: unknown) => T,
+  expected?: number,
+): Promise<readonly T[]> {
+  const lines = await runAnchorMode(anchorPath, args, input);
+  const answers = lines.flatMap((line) => parseJson(line, (value) => [parse(value)]) ?? []);
+  if (answers.length === lines.length && lines.length === (expected ?? lines.length)) return answers;
+  throw new AnchorUnusable(
+    anchorPath,
+    `\`anchor ${args[0]}\` gave an invalid answer of ${lines.length} lines; it was ignored`,
+  );
 }

@@ -1,7 +1,15 @@
 import { HoldfastError } from "./base.js";
 
-export class LeaseLost extends HoldfastError {
+/** An error about one run. */
+class RunError extends HoldfastError {
   readonly runId: string;
+  constructor(code: string, runId: string, message: string) {
+    super(code, message);
+    this.runId = runId;
+  }
+}
+
+export class LeaseLost extends RunError {
   readonly epoch: number;
   /** The instance that holds the lease now, or null if it is not known. */
   readonly heldBy: string | null;
@@ -9,30 +17,26 @@ export class LeaseLost extends HoldfastError {
     const holder = heldBy === null ? "" : `: ${heldBy} has acquired it`;
     super(
       "LEASE_LOST",
+      runId,
       `the lease of run ${runId} under epoch ${epoch} is lost${holder}; this supervisor will not touch the run`,
     );
-    this.runId = runId;
     this.epoch = epoch;
     this.heldBy = heldBy;
   }
 }
 
-export class RunExists extends HoldfastError {
-  readonly runId: string;
+export class RunExists extends RunError {
   constructor(runId: string) {
-    super("RUN_EXISTS", `run ${runId} is already recorded; nothing was started`);
-    this.runId = runId;
+    super("RUN_EXISTS", runId, `run ${runId} is already recorded; nothing was started`);
   }
 }
 
 /** The command could not be started, and none of its instructions ran. The run's record says so too. */
-export class SpawnFailed extends HoldfastError {
-  readonly runId: string;
+export class SpawnFailed extends RunError {
   readonly errno: number;
   readonly step: string;
   constructor(runId: string, errno: number, step: string, message: string) {
-    super("SPAWN_FAILED", message);
-    this.runId = runId;
+    super("SPAWN_FAILED", runId, message);
     this.errno = errno;
     this.step = step;
   }
@@ -43,15 +47,14 @@ export class LimitUnavailable extends SpawnFailed {
   override readonly code = "LIMIT_UNAVAILABLE";
 }
 
-export class StaleEpoch extends HoldfastError {
-  readonly runId: string;
+export class StaleEpoch extends RunError {
   readonly highestEpoch: number;
   constructor(runId: string, highestEpoch: number) {
     super(
       "STALE_EPOCH",
+      runId,
       `run ${runId} has a newer owner (epoch ${highestEpoch}); this supervisor will not control it`,
     );
-    this.runId = runId;
     this.highestEpoch = highestEpoch;
   }
 }
@@ -64,44 +67,38 @@ export class AnchorUnusable extends HoldfastError {
   }
 }
 
-export class RunNotFound extends HoldfastError {
-  readonly runId: string;
+export class RunNotFound extends RunError {
   constructor(runId: string) {
-    super("RUN_NOT_FOUND", `no run ${runId}`);
-    this.runId = runId;
+    super("RUN_NOT_FOUND", runId, `no run ${runId}`);
   }
 }
 
 /** The input cannot reach the program any more. Input that the anchor accepted before was delivered. */
-export class StdinClosed extends HoldfastError {
-  readonly runId: string;
+export class StdinClosed extends RunError {
   constructor(runId: string, why: string) {
-    super("STDIN_CLOSED", `run ${runId}: ${why}; the input was not delivered`);
-    this.runId = runId;
+    super("STDIN_CLOSED", runId, `run ${runId}: ${why}; the input was not delivered`);
   }
 }
 
 /** The program reads its input more slowly than it is sent. */
-export class StdinFull extends HoldfastError {
-  readonly runId: string;
+export class StdinFull extends RunError {
   constructor(runId: string, waiting: number) {
     super(
       "STDIN_FULL",
+      runId,
       `run ${runId}: ${waiting} bytes of input already wait for the program; this input was not accepted, try again later`,
     );
-    this.runId = runId;
   }
 }
 
 /** This supervisor may read and stop the run, but not control it otherwise now. */
-export class NotSteering extends HoldfastError {
-  readonly runId: string;
+export class NotSteering extends RunError {
   constructor(runId: string, why: string) {
     super(
       "NOT_STEERING",
+      runId,
       `run ${runId} cannot be controlled now: ${why}; stopping it and reading its output still work`,
     );
-    this.runId = runId;
   }
 }
 
@@ -115,11 +112,9 @@ export class SupervisorClosed extends HoldfastError {
 }
 
 /** Only a run with processes that survived KILL can be abandoned. */
-export class NothingToAbandon extends HoldfastError {
-  readonly runId: string;
+export class NothingToAbandon extends RunError {
   constructor(runId: string, why: string) {
-    super("NOTHING_TO_ABANDON", `run ${runId} cannot be abandoned: ${why}. Nothing was changed`);
-    this.runId = runId;
+    super("NOTHING_TO_ABANDON", runId, `run ${runId} cannot be abandoned: ${why}. Nothing was changed`);
   }
 }
 
@@ -133,11 +128,9 @@ export class NotOurs extends HoldfastError {
 }
 
 /** A process of a run cannot become a service of its own now. */
-export class NotAdopted extends HoldfastError {
-  readonly runId: string;
+export class NotAdopted extends RunError {
   constructor(runId: string, why: string) {
-    super("NOT_ADOPTED", `no process of run ${runId} was adopted, and nothing was changed: ${why}`);
-    this.runId = runId;
+    super("NOT_ADOPTED", runId, `no process of run ${runId} was adopted, and nothing was changed: ${why}`);
   }
 }
 

@@ -1,6 +1,15 @@
 import { formatUtc, HoldfastError, peerAdvice, PERHAPS_DONE } from "./base.js";
 import type { FarGateway, PeerFailure } from "./gateway.js";
 
+/** An error about one session. */
+class SessionError extends HoldfastError {
+  readonly sessionId: string;
+  constructor(code: string, sessionId: string, message: string) {
+    super(code, message);
+    this.sessionId = sessionId;
+  }
+}
+
 /** An open session that differs from the requested one has the key. */
 export class SessionTaken extends HoldfastError {
   readonly key: string;
@@ -10,46 +19,44 @@ export class SessionTaken extends HoldfastError {
   }
 }
 
-export class SessionClosed extends HoldfastError {
-  readonly sessionId: string;
+export class SessionClosed extends SessionError {
   constructor(sessionId: string) {
-    super("SESSION_CLOSED", `session ${sessionId} has ended; nothing was sent or started`);
-    this.sessionId = sessionId;
+    super("SESSION_CLOSED", sessionId, `session ${sessionId} has ended; nothing was sent or started`);
   }
 }
 
 /** A command of the session's agent is running. */
-export class SessionBusy extends HoldfastError {
-  readonly sessionId: string;
+export class SessionBusy extends SessionError {
   readonly runId: string;
   constructor(sessionId: string, runId: string) {
     super(
       "SESSION_BUSY",
+      sessionId,
       `session ${sessionId} is at work (${runId}), and takes one prompt at a time; nothing was started`,
     );
-    this.sessionId = sessionId;
     this.runId = runId;
   }
 }
 
 /** The session has reached its limit of waiting messages. */
-export class InboxFull extends HoldfastError {
-  readonly sessionId: string;
+export class InboxFull extends SessionError {
   constructor(sessionId: string, limit: number) {
-    super("INBOX_FULL", `${limit} messages already wait for session ${sessionId}; this one was not sent`);
-    this.sessionId = sessionId;
+    super(
+      "INBOX_FULL",
+      sessionId,
+      `${limit} messages already wait for session ${sessionId}; this one was not sent`,
+    );
   }
 }
 
 /** The stored records of a session have reached their size limit. */
-export class SessionStorageFull extends HoldfastError {
-  readonly sessionId: string;
+export class SessionStorageFull extends SessionError {
   constructor(sessionId: string, limit: number) {
     super(
       "SESSION_STORAGE_FULL",
+      sessionId,
       `the records of session ${sessionId} have reached the limit of ${limit} bytes; nothing was started. Try again when old records of ended runs and tasks have been removed, or use another session`,
     );
-    this.sessionId = sessionId;
   }
 }
 
@@ -70,14 +77,13 @@ export class TaskRefused extends HoldfastError {
 }
 
 /** The session has reached its limit of waiting approvals. */
-export class TooManyApprovals extends HoldfastError {
-  readonly sessionId: string;
+export class TooManyApprovals extends SessionError {
   constructor(sessionId: string, limit: number) {
     super(
       "TOO_MANY_APPROVALS",
+      sessionId,
       `session ${sessionId} already waits for ${limit} approvals; this one was not asked for and nothing was started`,
     );
-    this.sessionId = sessionId;
   }
 }
 
@@ -183,34 +189,34 @@ interface AcpNotHeldOptions extends PeerFailure {
 }
 
 /** The session is closed, or is being closed. */
-export class AcpSessionClosed extends HoldfastError {
-  readonly sessionId: string;
+export class AcpSessionClosed extends SessionError {
   constructor(sessionId: string) {
-    super("ACP_SESSION_CLOSED", `the ACP session ${sessionId} is closed; nothing was sent to its agent`);
-    this.sessionId = sessionId;
+    super(
+      "ACP_SESSION_CLOSED",
+      sessionId,
+      `the ACP session ${sessionId} is closed; nothing was sent to its agent`,
+    );
   }
 }
 
-export class AcpQueueFull extends HoldfastError {
-  readonly sessionId: string;
+export class AcpQueueFull extends SessionError {
   constructor(sessionId: string, limit: number) {
     super(
       "ACP_QUEUE_FULL",
+      sessionId,
       `${limit} prompts already wait in the ACP session ${sessionId}; this one was not taken`,
     );
-    this.sessionId = sessionId;
   }
 }
 
 /** The agent's process is gone, and the command that started it was not kept. */
-export class AcpNotRestartable extends HoldfastError {
-  readonly sessionId: string;
+export class AcpNotRestartable extends SessionError {
   constructor(sessionId: string) {
     super(
       "ACP_NOT_RESTARTABLE",
+      sessionId,
       `the agent of the ACP session ${sessionId} is gone, and its command line was not kept (it contained what looks like a secret, or a program name to find in a session's PATH); close the session and open another`,
     );
-    this.sessionId = sessionId;
   }
 }
 

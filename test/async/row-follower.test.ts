@@ -38,7 +38,7 @@ test("a wake reaches the readers of its key only", async () => {
   expect(await reading[1]).toBeNull();
 });
 
-test("close ends a stream, and a wait goes on", async () => {
+test("close ends a stream, but not a wait", async () => {
   const follower = new RowFollower();
   const stop = new AbortController();
   const stream = collect(follower.follow("a", async () => ({ rows: [] }), { signal: stop.signal }));

@@ -11,7 +11,7 @@ import { parseConfig } from "../../src/config/schema.js";
 import { derivePeerKey, newPeerKey } from "../../src/gateway/peers/peer.js";
 import { repetitions } from "../support/scale.js";
 
-describe("where other gateways reach one", () => {
+describe("the address for other gateways", () => {
   test("is a host and a port", () => {
     expect(parsePeerAddress("10.0.0.7:7444")).toEqual({ host: "10.0.0.7", port: 7444 });
     expect(parsePeerAddress("[fd00::7]:1")).toEqual({ host: "fd00::7", port: 1 });
@@ -30,13 +30,13 @@ describe("where other gateways reach one", () => {
       expect(parsePeerAddress(wrong), wrong).toBeNull();
   });
 
-  test("is refused in the config with a sentence, and off when it says nothing", () => {
+  test("is absent by default, and refused in the config with a sentence", () => {
     expect(parseConfig("", "").peers).toEqual({});
     const wrong = (): unknown => parseConfig('[peers]\nlisten = "7444"\n', "c.toml");
     expect(wrong).toThrow("c.toml, line 2: peers.listen must be a host and a port");
   });
 
-  test("is what it listens on, unless it is to be found elsewhere or listens everywhere", () => {
+  test("is the bound one, unless another is configured or the gateway listens on every address", () => {
     const bound = { host: "10.0.0.7", port: 7444 };
     expect(advertisedAddress(bound, null)).toEqual(bound);
     expect(advertisedAddress(bound, { host: "nat.lan", port: 80 })).toEqual({ host: "nat.lan", port: 80 });
@@ -46,7 +46,7 @@ describe("where other gateways reach one", () => {
   });
 });
 
-test("a shared key is of these two, in this direction, in this life", () => {
+test("a peer key depends on both gateways, their direction and the gateway key", () => {
   const [key, next] = [newPeerKey(), newPeerKey()];
   const keys = [
     derivePeerKey(key, "in_a", "in_b"),
@@ -68,7 +68,7 @@ describe("without anything allowed", () => {
     ["223.255.255.255"],
     ["2606:4700::1111"],
     ["2a00:1450:4001::200e"],
-    // What a network with IPv6 alone makes of a public IPv4 address.
+    // A public IPv4 address in a network with only IPv6.
     ["64:ff9b::8.8.8.8"],
     ["::ffff:8.8.8.8"],
   ])("%s is public", (address) => expect(isAllowedAddress(address, [])).toBe(true));
@@ -133,7 +133,7 @@ test("an IPv4 address is judged the same in every IPv6 form", () => {
   );
 });
 
-test("a network is an address, or one with as many bits as it can have", () => {
+test("a network is an address, with or without a valid number of bits", () => {
   for (const good of ["10.0.0.1", "10.0.0.0/8", "::1", "fd00::/8", "0.0.0.0/0", "::/128"])
     expect({ good, is: isNetwork(good) }).toEqual({ good, is: true });
   for (const bad of [

@@ -10,7 +10,7 @@ import { temporaryDirectory } from "../support/temporary-directory.js";
 const profile = (lines: string): string => `[[foreign]]\nname = "x"\nmarker = "X"\n${lines}\n`;
 
 describe("a config file", () => {
-  test("may be empty, and may declare other tools' markers with how to tell that the tool is gone", () => {
+  test("may be empty, and may declare markers of other tools and how to detect that the tool is gone", () => {
     expect(parseConfig("", "c.toml")).toMatchObject({ foreign: [], exec: [] });
     const text = `
       [[foreign]]
@@ -45,7 +45,7 @@ describe("a config file", () => {
     ]);
   });
 
-  test("may have agents of one's own, with what is left unsaid filled in", () => {
+  test("may have own agents, with defaults for absent fields", () => {
     const { agents } = parseConfig(
       `[agents.mine]
        name = "Mine"
@@ -147,7 +147,7 @@ describe("a config file", () => {
       '[[exec]]\neffect = "ask"\n[[exec]]\nexecutable = "git"',
       "line 3: exec.2.effect is missing",
     ],
-  ])("with %s is refused as a whole, with the place", (_, text, why) => {
+  ])("with %s is rejected with the line", (_, text, why) => {
     const parse = (): unknown => parseConfig(text, "c.toml");
     expect(parse).toThrow(BadInput);
     expect(parse).toThrow(why);
@@ -155,7 +155,7 @@ describe("a config file", () => {
   });
 });
 
-describe("the place of the config file", () => {
+describe("the path of the config file", () => {
   test.each([
     [{ HOLDFAST_CONFIG: "/c.toml", HOME: "/h" }, "linux", "/c.toml"],
     [{ HOLDFAST_CONFIG: "", HOME: "/h" }, "linux", "/h/.config/holdfast/config.toml"],
@@ -169,7 +169,7 @@ describe("the place of the config file", () => {
 
   afterEach(() => vi.unstubAllEnvs());
 
-  test("may be empty, unless it was named; what is there must be readable", async () => {
+  test("may be missing, unless it was set explicitly; an existing file must be readable", async () => {
     await using directory = await temporaryDirectory();
     const path = join(directory.path, "config.toml");
     expect(await readConfig(path)).toEqual(parseConfig("", path));

@@ -76,7 +76,7 @@ describe("settings", () => {
     });
   });
 
-  test("of a former gateway hold no database address from the environment, which is taken from there again", () => {
+  test("of a former gateway contain no database address from the environment, which is read again", () => {
     const env = { HOLDFAST_DATABASE_URL: "postgres://ada:hunter2@h:7/d", PATH: "/bin" };
     const written = settingsToToml(file, "c.toml", {}, env);
     expect(written).not.toContain("hunter2");
@@ -153,7 +153,7 @@ describe("settings", () => {
       {},
       "a2a.allow.1.form is not a setting (did you mean from?)",
     ],
-  ])("with %s are refused, with the place", (_, text, env, why) => {
+  ])("with %s are rejected with their source", (_, text, env, why) => {
     expect(() => settle(text, env)).toThrow(why);
     expect(() => settle(text, env)).toThrow(/^(?!.*hunter2)[^\n]+Nothing was changed$/);
   });
@@ -180,16 +180,16 @@ const gatewayFixture = gatewayForFile({
   config: parseConfig(`${file}\n[[exec]]\neffect = "allow"\n[visibility]\ndefault = "self"`, "c.toml"),
 });
 
-test("hold for what a caller leaves unsaid, and only for that", async () => {
+test("settings are the defaults of an exec", async () => {
   const { run } = await gatewayFixture.client.exec({ body: { argv: ["true"] } });
   expect(run).toMatchObject({ policy: { graceMs: 70, onEscape: "fail" }, deadlines: { overallMs: 60_000 } });
-  const { run: said } = await gatewayFixture.client.exec({
+  const { run: requested } = await gatewayFixture.client.exec({
     body: { argv: ["true"], graceMs: 9, timeoutMs: 0 },
   });
-  expect(said).toMatchObject({ policy: { graceMs: 9 }, deadlines: { overallMs: null } });
+  expect(requested).toMatchObject({ policy: { graceMs: 9 }, deadlines: { overallMs: null } });
 });
 
-test("give a session its rules and its sight when it has none of its own", async () => {
+test("a session without its own rules and visibility has those of the settings", async () => {
   const { session, token } = await gatewayFixture.client.openSession({ body: { key: "unsaid" } });
   expect(session).toMatchObject({ visibility: "self", execRules: [{ effect: "deny" }, { effect: "allow" }] });
   const client = gatewayFixture.as(token);
@@ -197,7 +197,7 @@ test("give a session its rules and its sight when it has none of its own", async
   expect(await client.exec({ body: { argv: ["true"] } })).toMatchObject({ failure: null });
 });
 
-test("let the sessions of one agent see another's, in that direction only", async () => {
+test("a2a rules allow the sessions of one agent to see those of another, in one direction", async () => {
   const open = async (key: string, agentId: string) =>
     gatewayFixture.as(
       (await gatewayFixture.client.openSession({ body: { key, agentId, visibility: "all" } })).token,
@@ -205,18 +205,20 @@ test("let the sessions of one agent see another's, in that direction only", asyn
   const [a, b] = [await open("of-a", "a"), await open("of-b", "b")];
   const { run } = await b.exec({ body: { argv: ["true"] } });
   expect((await a.getRun({ params: run })).agentId).toBe("b");
-  const { run: hers } = await a.exec({ body: { argv: ["true"] } });
-  expect((await errorOf(b.getRun({ params: hers }))).code).toBe("RUN_NOT_FOUND");
+  const { run: other } = await a.exec({ body: { argv: ["true"] } });
+  expect((await errorOf(b.getRun({ params: other }))).code).toBe("RUN_NOT_FOUND");
 });
 
-test("a session's run is its own agent's: another's name is refused, and nothing starts", async () => {
-  const { token } = await gatewayFixture.client.openSession({ body: { key: "nobody's" } });
-  const { token: hers } = await gatewayFixture.client.openSession({ body: { key: "hers", agentId: "hers" } });
-  for (const client of [gatewayFixture.as(token), gatewayFixture.as(hers)]) {
+test("a session cannot start a run in the name of another agent", async () => {
+  const { token } = await gatewayFixture.client.openSession({ body: { key: "without-agent" } });
+  const { token: withAgent } = await gatewayFixture.client.openSession({
+    body: { key: "with-agent", agentId: "own" },
+  });
+  for (const client of [gatewayFixture.as(token), gatewayFixture.as(withAgent)]) {
     const answer = await errorOf(client.exec({ body: { argv: ["true"], agentId: "other" } }));
     expect(answer.code).toBe("EXEC_DENIED");
     expect((await client.listRuns({ query: { all: "1" } })).runs).toEqual([]);
   }
-  const { run } = await gatewayFixture.as(hers).exec({ body: { argv: ["true"], agentId: "hers" } });
-  expect(run.agentId).toBe("hers");
+  const { run } = await gatewayFixture.as(withAgent).exec({ body: { argv: ["true"], agentId: "own" } });
+  expect(run.agentId).toBe("own");
 });

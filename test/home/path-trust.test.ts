@@ -22,7 +22,7 @@ beforeEach(async () => {
 });
 afterEach(() => place[Symbol.asyncDispose]());
 
-/** What an ordinary user finds: root's own directories are then another user's. */
+/** Runs the check as an ordinary user, for whom root is another user. */
 function faultFor(uid: number, wanted: string): ReturnType<typeof findPathFault> {
   if (uid === 0) return findPathFault(wanted);
   process.seteuid?.(uid);
@@ -34,7 +34,7 @@ function faultFor(uid: number, wanted: string): ReturnType<typeof findPathFault>
 }
 
 const ROOT_OWNED = 0;
-/** Of each directory in turn: its owner, its mode, and whether root and an ordinary user accept it. */
+/** Owner and mode of one directory, and whether root and an ordinary user accept it. */
 const TABLE: readonly (readonly [owner: number, mode: number, root: boolean, user: boolean])[] = [
   [ROOT_OWNED, 0o755, true, true],
   [ROOT_OWNED, 0o700, true, true],
@@ -79,7 +79,7 @@ describe.skipIf(whyNoOtherUser !== null)("each level of a path", () => {
     }
   });
 
-  test("the remedy does not ask root to take a directory, nor a user to change root's", async () => {
+  test("the remedy for root is no chown, and a user is not advised to change a directory of root", async () => {
     await chown(path("a"), OTHER, OTHER);
     expect(findPathFault(path("a"))?.remedy).toBe("Run as that user, or use another path");
     await chown(path("a"), 0, 0);
@@ -89,7 +89,7 @@ describe.skipIf(whyNoOtherUser !== null)("each level of a path", () => {
     expect(faultFor(OURS, path("a"))?.remedy).toBe(`Have its owner run \`${remedy}\`, or use another path`);
   });
 
-  test("a file at the end needs the same owner and mode; what does not exist is not judged", async () => {
+  test("a file at the end needs the same owner and mode; missing components are not judged", async () => {
     const file = path("a", "file");
     await writeFile(file, "");
     expect(findPathFault(file)).toBeNull();
@@ -114,7 +114,7 @@ describe.skipIf(whyNoOtherUser !== null)("each level of a path", () => {
     for (const way of ways) expect(findPathFault(way)?.path).toBe(path("a"));
     await chmod(path("a"), 0o1777);
     for (const way of ways) expect(findPathFault(way)).toBeNull();
-    // In a sticky directory anybody can leave a link, and turn it later.
+    // In a sticky directory any user can create a link, and change it later.
     await lchown(path("a", "relative"), OTHER, OTHER);
     expect(findPathFault(path("a", "relative"))?.path).toBe(path("a", "relative"));
   });
@@ -150,7 +150,7 @@ describe.skipIf(whyNoOtherUser !== null)("a socket", () => {
 });
 
 describe.skipIf(whyNoOtherUser !== null)("a directory that its group can write to", () => {
-  /** Judged by a user of this passwd(5) and group(5), which are mounted over the system's. */
+  /** Runs the check as a user of this passwd(5) and group(5), which are mounted over those of the system. */
   async function judged(passwd: string, group: string): Promise<string> {
     await writeFile(path("passwd"), `root:x:0:0::/:/bin/sh\n${passwd}`);
     await writeFile(path("group"), `root:x:0:\n${group}`);
@@ -185,7 +185,7 @@ describe.skipIf(whyNoOtherUser !== null)("a directory that its group can write t
 });
 
 describe.skipIf(whyNoOtherUser !== null)("in a user namespace", () => {
-  /** As root of a namespace in which only this uid is known. */
+  /** Runs the check as root of a namespace that maps only this uid. */
   function inside(uid: number, wanted: string): string {
     const script = `import { findPathFault } from ${JSON.stringify(resolve("dist/home/path-trust.js"))};
       console.log(JSON.stringify(findPathFault(${JSON.stringify(wanted)})?.path ?? null));`;

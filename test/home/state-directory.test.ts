@@ -42,7 +42,7 @@ test.runIf(process.platform === "linux")("the longest path allowed can be listen
 
 const NOBODY = 65_534;
 const asNobody = ["setpriv", "--reuid", String(NOBODY), "--regid", String(NOBODY), "--clear-groups"] as const;
-/** Also inside a user namespace nobody may be missing, whoever is root there. */
+/** The user nobody may be unmapped in a user namespace. */
 const whyNoOtherUser =
   spawnSync(asNobody[0], [...asNobody.slice(1), "true"]).status === 0
     ? null
@@ -71,8 +71,8 @@ async function refused(
   }
 }
 
-describe("the place", () => {
-  test("is what HOLDFAST_HOME says, whatever the platform", () => {
+describe("the path", () => {
+  test("is HOLDFAST_HOME on every platform", () => {
     for (const platform of ["linux", "darwin", "win32"] as const) {
       expect(resolveHome({ HOLDFAST_HOME: "/x", HOME: "/home/a" }, platform)).toBe("/x");
     }
@@ -167,7 +167,7 @@ test("a read-only disk is refused for writing and accepted for reading", async (
 });
 
 test("a directory that its owner may not write is refused", async (context) => {
-  // Root ignores permissions; this needs somebody for whom they count.
+  // Root ignores permissions, so this needs another user.
   if (whyNoOtherUser !== null) context.skip(whyNoOtherUser);
   await openStateDirectory(home);
   await chmod(home, 0o500);

@@ -1,7 +1,7 @@
-import { AnchorUnusable, BadInput } from "../../errors.js";
+import { BadInput } from "../../errors.js";
 import type { ProcessIdentity } from "../../model/process.js";
-import { asArray, asNullable, asObject, asString, asWholeNumber, parseJson } from "../../text/parse-json.js";
-import { runAnchorMode } from "../binary.js";
+import { asArray, asNullable, asObject, asString, asWholeNumber } from "../../text/parse-json.js";
+import { queryAnchor } from "../binary.js";
 import { requireDigits, requirePid, requireWholeNumber, toIdentity } from "./processes.js";
 import { runReap } from "./reap.js";
 import type { ReapResult } from "./types.js";
@@ -42,16 +42,8 @@ export async function listMarkedProcesses(
 ): Promise<readonly MarkedProcess[]> {
   if (otherVariables.length > MAX_OTHER_VARIABLES)
     throw new BadInput("others", `at most ${MAX_OTHER_VARIABLES} other variables can be requested`);
-  const lines = await runAnchorMode(
-    anchorPath,
-    ["marked", ...[variable, ...otherVariables].map(requireVariableName)],
-    "",
-  );
-  return lines.map((line) => {
-    const marked = parseJson(line, toMarkedProcess);
-    if (marked !== null) return marked;
-    throw new AnchorUnusable(anchorPath, "`anchor marked` gave an invalid answer; it was ignored");
-  });
+  const variables = [variable, ...otherVariables].map(requireVariableName);
+  return queryAnchor(anchorPath, ["marked", ...variables], "", toMarkedProcess);
 }
 
 export interface MarkedReapRequest {

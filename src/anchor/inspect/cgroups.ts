@@ -1,9 +1,8 @@
 import { constants } from "node:fs";
 import { access, readFile, statfs } from "node:fs/promises";
 import { join } from "node:path";
-import { AnchorUnusable } from "../../errors.js";
-import { asArray, asNullable, asObject, asOneOf, asString, parseJson } from "../../text/parse-json.js";
-import { runAnchorMode } from "../binary.js";
+import { asArray, asNullable, asObject, asOneOf, asString } from "../../text/parse-json.js";
+import { queryAnchor } from "../binary.js";
 import type { CgroupRef } from "../run-dir/types.js";
 import { type LiveProcesses, toLiveProcess } from "./processes.js";
 import type { CgroupState, InspectOptions } from "./types.js";
@@ -13,48 +12,42 @@ const CGROUP_STATES = ["populated", "empty", "gone", "unknown"] as const;
 /** Longer than any path that the anchor creates or can open. */
 const MAX_CGROUP_PATH_BYTES = 1000;
 
-/** Returns the state of each cgroup, in the order of `wanted`. */
-export async function inspectCgroups(
+/** Returns the state of each cgroup, in the order of `wanted`. An invalid cgroup is unknown. */
+export function inspectCgroups(
   anchorPath: string,
   wanted: readonly CgroupRef[],
 ): Promise<readonly CgroupState[]> {
-  const answers: CgroupState[] = wanted.map(() => "unknown");
-  // An invalid cgroup is not queried and stays unknown.
-  const asked = wanted.flatMap((boundary, index) => (isValidCgroup(boundary) ? [{ boundary, index }] : []));
-  if (asked.length === 0) return answers;
-  const question = asked.map(({ boundary: { inode, path } }) => `cgroup ${inode} ${path}\n`).join("");
-  const lines = await runAnchorMode(anchorPath, ["inspect"], question);
-  for (const [at, { index }] of asked.entries()) {
-    const answer = parseJson(lines[at] ?? "", (value) => asOneOf(CGROUP_STATES, value));
-    if (answer === null || lines.length !== asked.length)
-      throw new AnchorUnusable(
-        anchorPath,
-        "`anchor inspect` gave an invalid answer about cgroups; it was ignored",
-      );
-    answers[index] = answer;
-  }
-  return answers;
+  const parse = (value: unknown): CgroupState => asOneOf(CGROUP_STATES, value);
+  return queryCgroups(anchorPath, ["inspect"], "cgroup", wanted, parse, "unknown");
 }
 
 /**
  * Returns the processes of each cgroup, in the order of `wanted`; null if the cgroup is gone or not visible from here.
  */
-export async function listCgroupMembers(
+export function listCgroupMembers(
   anchorPath: string,
   wanted: readonly CgroupRef[],
   { ports = false }: Pick<InspectOptions, "ports"> = {},
 ): Promise<readonly (LiveProcesses | null)[]> {
-  const asked = wanted.filter(isValidCgroup);
-  if (asked.length === 0) return wanted.map(() => null);
-  const question = asked.map(({ inode, path }) => `members ${inode} ${path}\n`).join("");
-  const lines = await runAnchorMode(anchorPath, ["inspect", ...(ports ? ["--ports"] : [])], question);
-  const answers = lines.map((line) => parseJson(line, (value) => ({ found: asNullable(asArray, value) })));
-  if (lines.length !== asked.length || answers.includes(null))
-    throw new AnchorUnusable(
-      anchorPath,
-      "`anchor inspect` gave an invalid answer about the members of cgroups; it was ignored",
-    );
-  return wanted.map((boundary) => answers[asked.indexOf(boundary)]?.found?.map(toLiveProcess) ?? null);
+  const parse = (value: unknown): LiveProcesses | null =>
+    asNullable(asArray, value)?.map(toLiveProcess) ?? null;
+  return queryCgroups(anchorPath, ["inspect", ...(ports ? ["--ports"] : [])], "members", wanted, parse, null);
+}
+
+/** An invalid cgroup is not queried. */
+async function queryCgroups<T>(
+  anchorPath: string,
+  args: readonly string[],
+  query: string,
+  wanted: readonly CgroupRef[],
+  parse: (value: unknown) => T,
+  ofInvalid: T,
+): Promise<readonly T[]> {
+  const valid = wanted.filter(isValidCgroup);
+  if (valid.length === 0) return wanted.map(() => ofInvalid);
+  const input = valid.map(({ inode, path }) => `${query} ${inode} ${path}\n`).join("");
+  const answers = (await queryAnchor(anchorPath, args, input, parse, valid.length)).values();
+  return wanted.map((cgroup) => (isValidCgroup(cgroup) ? (answers.next().value as T) : ofInvalid));
 }
 
 function isValidCgroup({ path, inode }: CgroupRef): boolean {
@@ -113,12 +106,7 @@ export interface LimitProbe {
 
 /** Only reads. */
 export async function probeLimits(anchorPath: string): Promise<readonly LimitProbe[]> {
-  const lines = await runAnchorMode(anchorPath, ["limits"], "");
-  return lines.map((line) => {
-    const probe = parseJson(line, toLimitProbe);
-    if (probe !== null) return probe;
-    throw new AnchorUnusable(anchorPath, "`anchor limits` gave an invalid answer");
-  });
+  return queryAnchor(anchorPath, ["limits"], "", toLimitProbe);
 }
 
 function toLimitProbe(value: unknown): LimitProbe {

@@ -1,4 +1,4 @@
-import { AnchorUnusable, BadInput } from "../../errors.js";
+import { BadInput } from "../../errors.js";
 import { isSameClock } from "../../home/machine-identity.js";
 import {
   isSameProcess,
@@ -15,9 +15,8 @@ import {
   asString,
   asWholeNumber,
   type JsonObject,
-  parseJson,
 } from "../../text/parse-json.js";
-import { runAnchorMode } from "../binary.js";
+import { queryAnchor } from "../binary.js";
 import type { InspectOptions, PortEvidence, ProcessEvidence } from "./types.js";
 
 export type LiveProcesses = ProcessEvidence["descendants"];
@@ -62,9 +61,6 @@ function haveSameAnchor(one: AnchoredRun, other: AnchoredRun): boolean {
 
 type ProcessQuery = ProcessIdentity | number;
 
-/** The whole answer for a process that is gone. Most are, so it is not parsed. */
-const GONE_ANSWER = "null";
-
 /** Returns live evidence about each process, in the order of `wanted`. */
 export async function inspectProcesses(
   anchorPath: string,
@@ -73,19 +69,9 @@ export async function inspectProcesses(
 ): Promise<readonly ProcessEvidence[]> {
   if (wanted.length === 0) return [];
   const args = ["inspect", ...(brief ? ["--brief"] : ports ? ["--ports"] : [])];
-  const lines = await runAnchorMode(anchorPath, args, wanted.map(queryLine).join(""));
-  const answers = wanted.map((one, at) => {
-    const line = lines[at];
-    if (line === GONE_ANSWER) return goneEvidence(one);
-    return line === undefined ? null : parseJson(line, toProcessEvidence);
-  });
-  if (lines.length !== wanted.length || answers.includes(null)) {
-    throw new AnchorUnusable(
-      anchorPath,
-      `\`anchor inspect\` answered ${lines.length} of ${wanted.length} queries, or gave an invalid answer; it was ignored`,
-    );
-  }
-  return answers as readonly ProcessEvidence[];
+  const parse = (value: unknown): ProcessEvidence | null => asNullable(toProcessEvidence, value);
+  const answers = await queryAnchor(anchorPath, args, wanted.map(queryLine).join(""), parse, wanted.length);
+  return wanted.map((one, at) => answers[at] ?? goneEvidence(one));
 }
 
 function queryLine(wanted: ProcessQuery): string {
@@ -192,10 +178,9 @@ export function requirePort(value: number): number {
 
 /** Finds the processes that listen on a TCP port of this network namespace. */
 export async function inspectPort(anchorPath: string, port: number): Promise<PortEvidence> {
-  const [line = ""] = await runAnchorMode(anchorPath, ["inspect"], `port ${requirePort(port)}\n`);
-  const answer = parseJson(line, toPortEvidence);
-  if (answer !== null) return answer;
-  throw new AnchorUnusable(anchorPath, "`anchor inspect` gave an invalid answer about a port");
+  const query = `port ${requirePort(port)}\n`;
+  const [answer] = await queryAnchor(anchorPath, ["inspect"], query, toPortEvidence, 1);
+  return answer as PortEvidence;
 }
 
 function toPortEvidence(value: unknown): PortEvidence {

@@ -1,6 +1,5 @@
 import { readdir, rmdir, stat } from "node:fs/promises";
 import { basename, join } from "node:path";
-import { AnchorUnusable } from "../../errors.js";
 import type { ProcessIdentity } from "../../model/process.js";
 import {
   asArray,
@@ -10,9 +9,8 @@ import {
   asString,
   asWholeNumber,
   type JsonObject,
-  parseJson,
 } from "../../text/parse-json.js";
-import { runAnchorMode } from "../binary.js";
+import { queryAnchor } from "../binary.js";
 import type { CgroupRef } from "../run-dir/types.js";
 import { findCgroupRoot, inspectCgroups } from "./cgroups.js";
 import { HIDDEN_STATE, inspectProcesses, toIdentity } from "./processes.js";
@@ -219,18 +217,14 @@ async function scanSystem(anchorPath: string): Promise<SystemScan> {
     supervisors: [] as LockHolder[],
     cgroups: [] as ScannedCgroup[],
   };
-  for (const line of await runAnchorMode(anchorPath, ["survey"], "")) {
-    const read = parseJson(line, (value) => {
-      const object = asObject(value);
-      const kind = asString(object["kind"]);
-      if (kind === "supervisor") return scan.supervisors.push(toLockHolder(object));
-      return kind === "cgroup"
-        ? scan.cgroups.push(toScannedCgroup(object))
-        : scan.machinery.push(toAnchorOrLauncher(object));
-    });
-    if (read === null)
-      throw new AnchorUnusable(anchorPath, "`anchor survey` gave an invalid answer; it was ignored");
-  }
+  await queryAnchor(anchorPath, ["survey"], "", (value) => {
+    const object = asObject(value);
+    const kind = asString(object["kind"]);
+    if (kind === "supervisor") return scan.supervisors.push(toLockHolder(object));
+    return kind === "cgroup"
+      ? scan.cgroups.push(toScannedCgroup(object))
+      : scan.machinery.push(toAnchorOrLauncher(object));
+  });
   return scan;
 }
 

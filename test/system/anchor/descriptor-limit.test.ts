@@ -182,7 +182,7 @@ test("the launcher does not spin when it can accept no more connections", async 
   expect(cpuMs(launcher.pid) - before).toBeLessThan(150);
 });
 
-test("a supervisor is told why its anchor adopts no more processes", async () => {
+test("a supervisor gets the reason why its anchor adopts no more processes", async () => {
   plantBystander("sleep", ["3065"]);
   const supervisor = await realSupervisor();
   // The launcher gets its low limit after its start; its later anchors inherit it.

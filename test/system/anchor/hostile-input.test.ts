@@ -4,7 +4,7 @@ import { constants } from "node:os";
 import { describe, expect, test } from "vitest";
 import { anchorEnvironment, findAnchorBinary } from "../../../src/anchor/binary.js";
 import { encodeMessage } from "../../../src/anchor/protocol/message-codec.js";
-import { parseExit } from "../../../src/anchor/run-dir/run-files.js";
+import { exitOf, IGNORES_TERM, STATUS } from "../../support/anchor/owner-frames.js";
 import { RawLauncher } from "../../support/anchor/raw-launcher.js";
 import { rawField, rawFrame, type RawLink, withFields } from "../../support/anchor/raw-link.js";
 import { plantBystander } from "../../support/live-processes.js";
@@ -26,19 +26,11 @@ const TAG = {
   OWNER_LOSS_MS: 62,
   MEMBER: 87,
 } as const;
-const STATUS = encodeMessage("status", {});
-/** Prints a line when it ignores TERM; only KILL ends it. */
-const DEAF = "trap '' TERM; echo deaf; while :; do sleep 0.05; done";
-
-/** The same below the leader; it prints its pid when it ignores TERM. */
-const DEAF_CHILD = "sh -c 'trap \"\" TERM; echo $$; while :; do sleep 0.05; done' & read line";
+/** A child of the leader that prints its pid when it ignores TERM; only KILL ends it. */
+const IGNORING_CHILD = "sh -c 'trap \"\" TERM; echo $$; while :; do sleep 0.05; done' & read line";
 
 function stop(graceMs: number | null = 0): Buffer {
   return encodeMessage("stop", { reason: "shutdown", actor: "test", requestId: "one", graceMs });
-}
-
-async function exitOf(link: RawLink) {
-  return parseExit((await link.receive("exited")).json);
 }
 
 async function welcomeOf(link: RawLink) {
@@ -61,16 +53,15 @@ async function startOf(pid: number): Promise<number> {
 }
 
 describe("the largest time in a frame does not overflow to the present:", () => {
-  for (const tag of ["OVERALL_MS", "NO_OUTPUT_MS"] as const)
-    test(`POLICY with ${tag}`, async () => {
-      const launcher = await RawLauncher.start();
-      const owner = await launcher.run("run_a", "sleep 3071");
-      owner.send(rawFrame(POLICY, rawField(TAG[tag], MOST)));
-      await pause(1_000);
-      expect(await welcomeOf(owner)).toMatchObject({ phase: 2, reason: null });
-      owner.send(stop());
-      expect(await exitOf(owner)).toMatchObject({ reason: "shutdown" });
-    });
+  test("POLICY with OVERALL_MS and NO_OUTPUT_MS", async () => {
+    const launcher = await RawLauncher.start();
+    const owner = await launcher.run("run_a", "sleep 3071");
+    owner.send(rawFrame(POLICY, rawField(TAG.OVERALL_MS, MOST), rawField(TAG.NO_OUTPUT_MS, MOST)));
+    await pause(500);
+    expect(await welcomeOf(owner)).toMatchObject({ phase: 2, reason: null });
+    owner.send(stop());
+    expect(await exitOf(owner)).toMatchObject({ reason: "shutdown" });
+  });
 
   test("POLICY with OWNER_LOSS_MS", async () => {
     const launcher = await RawLauncher.start();
@@ -87,7 +78,7 @@ describe("the largest time in a frame does not overflow to the present:", () => 
 
   test("POLICY with GRACE_MS, and a STOP with the same", async () => {
     const launcher = await RawLauncher.start();
-    const owner = await launcher.run("run_a", DEAF);
+    const owner = await launcher.run("run_a", IGNORES_TERM);
     await waitFor(async () => (await launcher.output("run_a")) !== "");
     owner.send(rawFrame(POLICY, rawField(TAG.GRACE_MS, MOST)));
     owner.send(withFields(stop(null), rawField(TAG.GRACE_MS, MOST)));
@@ -100,7 +91,7 @@ describe("the largest time in a frame does not overflow to the present:", () => 
 
   test("ADOPT with GRACE_MS", async () => {
     const launcher = await RawLauncher.start();
-    const owner = await launcher.run("run_a", DEAF_CHILD);
+    const owner = await launcher.run("run_a", IGNORING_CHILD);
     const deaf = await printedNumber(launcher);
     const key = "k".repeat(64);
     owner.send(
@@ -206,16 +197,15 @@ describe("invalid numbers in options and queries are refused with status 2:", ()
     [["inspect"], "cgroup -5 /x"],
     [["inspect"], "cgroup 18446744073709551616 /x"],
   ];
-  for (const [words, question] of refused)
-    test(`${words.join(" ")}${question === undefined ? "" : `: ${question}`}`, () => {
-      const { status } = spawnSync(findAnchorBinary(), words, { input: question ?? "", encoding: "utf8" });
-      expect(status).toBe(2);
-    });
+  test.each(refused)("%j %s", (words, question = "") => {
+    const { status } = spawnSync(findAnchorBinary(), words, { input: question, encoding: "utf8" });
+    expect(status).toBe(2);
+  });
 
   test("the largest grace of a reap does not wrap around to none", async () => {
     const bystander = plantBystander("sleep", ["3073"]);
     const launcher = await RawLauncher.start();
-    const owner = await launcher.run("run_a", DEAF_CHILD);
+    const owner = await launcher.run("run_a", IGNORING_CHILD);
     const pid = await printedNumber(launcher);
     const [start, { rootUnique }] = [await startOf(pid), await welcomeOf(owner)];
     // Without unique ids a second fact is needed; another test covers that.
@@ -245,17 +235,9 @@ describe("invalid numbers in options and queries are refused with status 2:", ()
 });
 
 describe("signals to an anchor", () => {
-  const HARMLESS = Array.from({ length: 64 }, (_, at) => at + 1).filter(
-    (number) =>
-      ![
-        constants.signals.SIGKILL,
-        constants.signals.SIGSTOP,
-        constants.signals.SIGTERM,
-        constants.signals.SIGINT,
-        constants.signals.SIGHUP,
-        constants.signals.SIGQUIT,
-      ].includes(number as 9),
-  );
+  const { SIGKILL, SIGSTOP, SIGTERM, SIGINT, SIGHUP, SIGQUIT } = constants.signals;
+  const effective = new Set<number>([SIGKILL, SIGSTOP, SIGTERM, SIGINT, SIGHUP, SIGQUIT]);
+  const HARMLESS = Array.from({ length: 64 }, (_, at) => at + 1).filter((number) => !effective.has(number));
 
   test("neither end nor stop it, except TERM, INT, HUP and QUIT", async () => {
     plantBystander("sleep", ["3074"]);
@@ -271,17 +253,17 @@ describe("signals to an anchor", () => {
     expect(await launcher.output("run_a")).toBe("through\n");
   });
 
-  for (const name of ["TERM", "INT", "HUP", "QUIT"] as const)
-    test(`${name} is a STOP by the operator`, async () => {
-      const launcher = await RawLauncher.start();
-      const owner = await launcher.run("run_a", "sleep 3075");
-      const { anchorPid } = await welcomeOf(owner);
-      process.kill(anchorPid, `SIG${name}`);
-      expect(await exitOf(owner)).toMatchObject({
-        reason: "manual-cancel",
-        actor: `signal:${name} pid:${process.pid}`,
-      });
+  test.each(["TERM", "INT", "HUP", "QUIT"] as const)("%s is a STOP in the sender's name", async (name) => {
+    const launcher = await RawLauncher.start();
+    const owner = await launcher.run("run_a", "sleep 3075 & setsid sleep 3075 & wait");
+    const { anchorPid } = await welcomeOf(owner);
+    process.kill(anchorPid, `SIG${name}`);
+    expect(await exitOf(owner)).toMatchObject({
+      reason: "manual-cancel",
+      actor: `signal:${name} pid:${process.pid}`,
+      emptiness: "proven",
     });
+  });
 
   test("do not reach the command: its mask is empty and every disposition is the default", async () => {
     const ignored = "trap '' HUP INT QUIT USR1 USR2 PIPE ALRM TERM TSTP TTIN TTOU XCPU XFSZ VTALRM PROF";

@@ -1,18 +1,15 @@
-import { execFile, spawnSync } from "node:child_process";
-import { randomBytes, randomInt } from "node:crypto";
-import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
-import { connect } from "node:net";
-import { tmpdir } from "node:os";
+import { mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
-import { promisify } from "node:util";
-import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { openNativeHost } from "../../../src/anchor/native-host.js";
-import { encodeMessage } from "../../../src/anchor/protocol/message-codec.js";
-import { parseExit } from "../../../src/anchor/run-dir/run-files.js";
-import type { Supervisor } from "../../../src/supervisor/api.js";
-import { RawLauncher } from "../../support/anchor/raw-launcher.js";
-import { rawField, rawFrame } from "../../support/anchor/raw-link.js";
+import {
+  canCompile,
+  compiler,
+  execute,
+  project,
+  sanitizedAnchor,
+  useSanitizedAnchor,
+} from "../../support/anchor/sanitizers.js";
 import { startSpec } from "../../support/anchor/start-spec.js";
 import {
   findProcessesOfRun,
@@ -24,40 +21,15 @@ import {
   waitForOutput,
 } from "../../support/supervisor/real-supervisor.js";
 
-const run = promisify(execFile);
-const project = fileURLToPath(new URL("../../..", import.meta.url));
 const soak = process.env["HOLDFAST_SOAK"] === "1";
-const compiler = process.env["CC"] ?? "cc";
-const canCompile = spawnSync(compiler, ["--version"], { stdio: "ignore", shell: true }).status === 0;
-const hasValgrind = spawnSync("valgrind", ["--version"], { stdio: "ignore" }).status === 0;
-
-let reports: string;
-
-beforeAll(async () => {
-  reports = await mkdtemp(join(tmpdir(), "hf-reports-"));
-  process.env["ASAN_OPTIONS"] = `log_path=${reports}/asan:exitcode=99`;
-  process.env["UBSAN_OPTIONS"] = `log_path=${reports}/ubsan:halt_on_error=1:print_stacktrace=1`;
-  if (canCompile) await run(process.execPath, [join(project, "scripts/build-anchor.mjs"), "--asan"]);
-  process.env["HOLDFAST_ANCHOR"] = join(project, "build/anchor-asan");
-});
-
-afterEach(async () => {
-  const texts = (await readdir(reports)).map((name) => readFile(join(reports, name), "utf8"));
-  const found = await Promise.all(texts);
-  for (const name of await readdir(reports)) await rm(join(reports, name));
-  expect(found).toEqual([]);
-});
-
-afterAll(async () => {
-  await rm(reports, { recursive: true, force: true });
-});
+const { reports } = useSanitizedAnchor();
 
 describe.skipIf(!canCompile)("under the sanitizers, without a report:", () => {
   test("the launcher and the anchor are built with sanitizers", async () => {
     const supervisor = await realSupervisor();
     const begun = await supervisor.spawn(shellInput("read line"));
     const anchor = (await supervisor.getRun(begun.runId))?.anchor?.pid ?? 0;
-    expect(await readFile(`/proc/${anchor}/environ`, "utf8")).toContain(`log_path=${reports}/asan`);
+    expect(await readFile(`/proc/${anchor}/environ`, "utf8")).toContain(`log_path=${reports()}/asan`);
     expect(await readFile(`/proc/${anchor}/maps`, "utf8")).toMatch(/libasan|asan/);
     await begun.closeStdin();
     await begun.wait();
@@ -70,11 +42,17 @@ describe.skipIf(!canCompile)("under the sanitizers, without a report:", () => {
       source,
       "#include <stdlib.h>\nint main(void) { char *p = malloc(1); p[1] = 1; free(p); }\n",
     );
-    await run("sh", ["-c", `${compiler} -fsanitize=address,undefined -o "$1" "$2"`, "sh", program, source]);
-    await expect(run(program, [])).rejects.toMatchObject({ code: 99 });
-    const [name = ""] = await readdir(reports);
-    expect(await readFile(join(reports, name), "utf8")).toContain("heap-buffer-overflow");
-    await rm(join(reports, name));
+    await execute("sh", [
+      "-c",
+      `${compiler} -fsanitize=address,undefined -o "$1" "$2"`,
+      "sh",
+      program,
+      source,
+    ]);
+    await expect(execute(program, [])).rejects.toMatchObject({ code: 99 });
+    const [name = ""] = await readdir(reports());
+    expect(await readFile(join(reports(), name), "utf8")).toContain("heap-buffer-overflow");
+    await rm(join(reports(), name));
   });
 
   test("a pipe run: input, both outputs, arguments, environment, exit code", async () => {
@@ -227,86 +205,19 @@ describe.skipIf(!canCompile)("under the sanitizers, without a report:", () => {
     expect((await begun.wait()).exit).toMatchObject({ reason: "lost" });
   });
 
-  test("garbage on both sockets, and the run continues", async () => {
-    const supervisor = await realSupervisor();
-    const begun = await supervisor.spawn(shellInput("cat; exit 5"));
-    const instance = join(supervisor.home, "instances", supervisor.instanceId);
-    const sockets = [join(instance, "launcher.sock"), join(instance, "runs", begun.runId, "sock")];
-    const rounds = soak ? 5_000 : 150;
-    for (let round = 0; round < rounds; round++)
-      await Promise.all(sockets.map((path) => throwAt(path, garbage(round, begun.runId))));
-    await begun.write("still here\n");
-    await begun.closeStdin();
-    expect((await readOutput(begun)).stdout).toBe("still here\n");
-    expect((await begun.wait()).exit).toMatchObject({ reason: "exit", code: 5 });
-    await nothingBut(supervisor, begun.runId);
-  });
-
-  test("frames of the owner with numbers at every limit, and the run continues", async () => {
-    plantLookalike("sleep", "3052");
-    const launcher = await RawLauncher.start();
-    const owner = await launcher.run("run_a", "sleep 3052 & echo $!; read line; exit 6", { pty: 1 });
-    const rounds = soak ? 20_000 : 400;
-    for (let round = 0; round < rounds; round++) {
-      owner.send(extremeFrame());
-      if (round % 50 !== 0) continue;
-      owner.send(encodeMessage("status", {}));
-      expect(await owner.receive("welcome")).toMatchObject({ phase: 2, reason: null });
-    }
-    owner.send(encodeMessage("write", { offset: 0, data: Buffer.from("on\n") }));
-    expect(parseExit((await owner.receive("exited")).json)).toMatchObject({ leader: { code: 6 } });
-  });
-
   test("PID 1 of a container", async () => {
-    const init = run(join(project, "build/anchor-asan"), ["init", "--", "sh", "-c", "(sleep 0.1 &); exit 3"]);
+    const init = execute(sanitizedAnchor, ["init", "--", "sh", "-c", "(sleep 0.1 &); exit 3"]);
     await expect(init).rejects.toMatchObject({ code: 3 });
   });
 
-  // The whole protocol suite again; in an ordinary run the tests above stand for it.
+  // An ordinary run has only the tests above.
   test.runIf(soak)("all tests of the protocol", async () => {
     const vitest = join(project, "node_modules/vitest/vitest.mjs");
-    await run(process.execPath, [vitest, "run", "test/system/anchor/protocol"], {
+    await execute(process.execPath, [vitest, "run", "test/system/anchor/protocol"], {
       cwd: project,
       env: process.env,
     });
   });
-});
-
-describe.skipIf(!canCompile)("the parts that are tested alone", () => {
-  const flags = ["-std=c11", "-D_GNU_SOURCE", "-g", "-O1", "-Wall", "-Wextra", "-Werror"];
-  const sanitize = ["-fsanitize=address,undefined"];
-  const factor = soak ? 50 : 1;
-  const programs = [
-    { name: "fuzz-wire", part: "wire", place: false, sanitized: 30_000, watched: 400 },
-    { name: "check-spool", part: "spool", place: true, sanitized: 10, watched: 1 },
-  ] as const;
-
-  async function compile(name: string, part: string, more: readonly string[]): Promise<string> {
-    const output = join(await temporaryHome(), name);
-    const sources = [join(project, `test/system/anchor/native/${name}.c`), join(project, `anchor/${part}.c`)];
-    const [command = "cc", ...words] = compiler.split(/\s+/);
-    await run(command, [...words, ...flags, ...more, "-o", output, ...sources]);
-    return output;
-  }
-
-  async function argumentsOf(place: boolean, seed: number, rounds: number): Promise<string[]> {
-    const numbers = [String(seed), String(rounds)];
-    return place ? [await temporaryHome(), ...numbers] : numbers;
-  }
-
-  for (const { name, part, place, sanitized, watched } of programs) {
-    test(`${name} finds nothing with sanitizers`, async () => {
-      const program = await compile(name, part, sanitize);
-      for (let seed = 1; seed <= 2; seed++)
-        await run(program, await argumentsOf(place, seed, sanitized * factor));
-    });
-
-    test.skipIf(!hasValgrind)(`${name} finds nothing under valgrind`, async () => {
-      const program = await compile(name, part, []);
-      const args = await argumentsOf(place, 3, watched * factor);
-      await run("valgrind", ["-q", "--error-exitcode=9", program, ...args]);
-    });
-  }
 });
 
 function started(
@@ -317,70 +228,4 @@ function started(
       if (event.type === "started") resolve();
     });
   });
-}
-
-/**
- * POLICY, RESIZE, ADOPT, SIGNAL or ACK with numbers at the limits of types. No time that would end the run within the
- * test.
- */
-function extremeFrame(): Buffer {
-  const edges = [16n, 31n, 32n, 47n, 48n, 53n, 63n, 64n].flatMap((bits) => [2n ** bits - 1n, 2n ** bits]);
-  const numbers = edges.filter((number) => number < 2n ** 64n);
-  const any = (): bigint => numbers[randomInt(numbers.length)] ?? 0n;
-  const late = (): bigint => (randomInt(4) === 0 ? 0n : any() | (1n << 31n));
-  const field = (tag: number, number: bigint): Buffer =>
-    randomInt(20) === 0 ? rawField(tag, Buffer.alloc(randomInt(16), 255)) : rawField(tag, number);
-  const frames = [
-    () => rawFrame(10, field(60, late()), field(61, late()), field(62, late()), field(30, any())),
-    () => rawFrame(8, field(38, any()), field(39, any())),
-    () =>
-      rawFrame(
-        14,
-        rawField(2, "run_x"),
-        rawField(6, "k".repeat(40)),
-        field(8, any()),
-        field(9, any()),
-        field(30, any()),
-      ),
-    () => rawFrame(15, field(32, any()), rawField(87, randomBytes(24)), rawField(87, Buffer.alloc(24, 255))),
-    () => rawFrame(9, field(18, any()), field(19, any())),
-    () => rawFrame(9, field(18, 1n), field(19, any())),
-  ];
-  return (frames[randomInt(frames.length)] ?? frames[0])?.() ?? Buffer.alloc(0);
-}
-
-/** Random bytes, and frames that are almost valid, which reach more code. */
-function garbage(round: number, runId: string): Buffer {
-  if (round % 3 === 0) return randomBytes(randomInt(1, 3000));
-  const hello = encodeMessage("hello", {
-    protocol: 1,
-    runId,
-    instanceId: "i",
-    incarnation: "i",
-    epoch: 9,
-    key: "f".repeat(64),
-  });
-  const stop = encodeMessage("stop", { reason: "r", actor: "a", requestId: "q", graceMs: 0 });
-  const members = encodeMessage("members", { requestId: "q" });
-  const bytes = Buffer.concat([encodeMessage("hold", {}), hello, members, stop].slice(round % 2));
-  for (let hits = randomInt(0, 6); hits > 0; hits--) bytes[randomInt(bytes.length)] = randomInt(256);
-  return bytes.subarray(0, randomInt(1, bytes.length + 1));
-}
-
-/** Sends the bytes and waits for the end of the connection, but not for long, because some of them are valid starts. */
-async function throwAt(path: string, bytes: Buffer): Promise<void> {
-  const socket = connect(path);
-  socket.on("error", () => {});
-  await new Promise<void>((resolve) => {
-    socket.once("close", () => resolve());
-    socket.once("connect", () => socket.end(bytes));
-    socket.setTimeout(20, () => socket.destroy());
-    socket.resume();
-  });
-}
-
-/** Garbage is not a START: no other run was created. */
-async function nothingBut(supervisor: Supervisor, runId: string): Promise<void> {
-  const runs = await readdir(join(supervisor.home, "instances", supervisor.instanceId, "runs"));
-  expect(runs).toEqual([runId]);
 }

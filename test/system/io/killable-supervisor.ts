@@ -4,7 +4,7 @@ import { fileURLToPath } from "node:url";
 import { onTestFinished } from "vitest";
 import type { CommandInput, SpawnOptions } from "../../../src/supervisor/api.js";
 
-/** See `children/attend.mjs`. */
+/** See `children/killable-supervisor.mjs`. */
 export interface SupervisorOrder {
   readonly home: string;
   readonly instanceId: string;
@@ -16,32 +16,30 @@ export interface SupervisorOrder {
 }
 
 export interface KillableSupervisor {
-  /** The runs it holds, once it says so. */
+  /** The runs that the supervisor reports to hold. */
   readonly runIds: Promise<readonly string[]>;
   readonly ended: Promise<void>;
   kill(): Promise<void>;
 }
 
-/** A supervising process of its own. */
+/** Starts a supervisor in its own process. */
 export function startKillableSupervisor(task: SupervisorOrder): KillableSupervisor {
   const script = fileURLToPath(new URL("children/killable-supervisor.mjs", import.meta.url));
   const child = spawn(process.execPath, [script, JSON.stringify(task)], {
     stdio: ["ignore", "pipe", "pipe"],
   });
-  let complaint = "";
-  child.stderr.on("data", (text: Buffer) => (complaint += text.toString()));
+  let errors = "";
+  child.stderr.on("data", (text: Buffer) => (errors += text.toString()));
   const ended = once(child, "close").then(
     () => undefined,
-    (error: unknown) => void (complaint += String(error)),
+    (error: unknown) => void (errors += String(error)),
   );
   onTestFinished(() => void child.kill("SIGKILL"));
   const runIds = new Promise<readonly string[]>((resolve, reject) => {
     child.stdout.once("data", (line: Buffer) => resolve(JSON.parse(line.toString()) as string[]));
-    void ended.then(() =>
-      reject(new Error(`the supervising process ended before it held a run: ${complaint}`)),
-    );
+    void ended.then(() => reject(new Error(`the supervising process ended before it held a run: ${errors}`)));
   });
-  // One that is killed early enough never says it.
+  // A supervisor that is killed early reports no runs.
   runIds.catch(() => {});
   return {
     runIds,
@@ -49,7 +47,7 @@ export function startKillableSupervisor(task: SupervisorOrder): KillableSupervis
     kill: async () => {
       child.kill("SIGKILL");
       await ended;
-      if (complaint !== "") throw new Error(complaint);
+      if (errors !== "") throw new Error(errors);
     },
   };
 }

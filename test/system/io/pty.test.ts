@@ -138,8 +138,7 @@ describe("the end of input", () => {
       ),
     );
     await waitForOutput(run, "ready");
-    const written = run.write(typed);
-    await Promise.all([written, run.closeStdin()]);
+    await Promise.all([run.write(typed), run.closeStdin()]);
     await withTimeout(10_000, "the end of input", run.wait());
     expect(await screenOf(run)).toContain(hash(typed));
   });

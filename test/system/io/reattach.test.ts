@@ -23,11 +23,11 @@ const KIB = 1024;
 const rounds = repetitions(12, 150);
 const timeout = repetitions(60_000, 900_000);
 
-/** From before the supervisor has opened its store to well after it has attached. */
-const longestLifeMs = 350;
+/** Long enough for some supervisors to attach, short enough to kill others before they have opened the store. */
+const MAX_LIFE_MS = 350;
 
-/** Start, kill at any moment, again and again. The first of them is let live until it holds its runs. */
-async function killAgainAndAgain(
+/** Starts supervisors and kills each at a random moment. The first one holds its runs before it is killed. */
+async function killRepeatedly(
   { spawn, ...task }: SupervisorOrder,
   afterEach: () => Promise<void> = async () => {},
 ): Promise<readonly string[]> {
@@ -38,24 +38,19 @@ async function killAgainAndAgain(
   await afterEach();
   for (let round = 1; round < rounds; round += 1) {
     const next = startKillableSupervisor(task);
-    // Every other one attaches before its time is measured, so that the kills fall into its work too.
+    // Every second supervisor attaches before its time starts, so that it is killed while it works.
     if (round % 2 === 0) await next.runIds;
-    await setTimeout(Math.random() * (round % 2 === 0 ? 100 : longestLifeMs));
+    await setTimeout(Math.random() * (round % 2 === 0 ? 100 : MAX_LIFE_MS));
     await next.kill();
     await afterEach();
   }
   return runIds;
 }
 
-interface Chunk {
-  readonly offset: number;
-  readonly bytes: Buffer;
-}
-
-/** What has been written down. The last chunk may be torn by the kill: then it has not happened. */
-async function chunksIn(path: string): Promise<{ chunks: Chunk[]; whole: number }> {
+/** The chunks in a log. The kill may have cut the last one, which is ignored. */
+async function chunksIn(path: string) {
   const log = await readFile(path).catch(() => Buffer.alloc(0));
-  const chunks: Chunk[] = [];
+  const chunks: { offset: number; bytes: Buffer }[] = [];
   let at = 0;
   while (at + 16 <= log.length) {
     const offset = Number(log.readBigUInt64LE(at));
@@ -67,6 +62,17 @@ async function chunksIn(path: string): Promise<{ chunks: Chunk[]; whole: number 
   return { chunks, whole: at };
 }
 
+/** Starts one run under a supervisor that is then killed. Returns the id of the run. */
+async function runOfKilledSupervisor(
+  home: string,
+  command: NonNullable<SupervisorOrder["spawn"]>[number],
+): Promise<string> {
+  const started = startKillableSupervisor({ home, instanceId: INSTANCE, spawn: [command] });
+  const [runId = expect.fail("no run")] = await started.runIds;
+  await started.kill();
+  return runId;
+}
+
 async function exitsOf(supervisor: Supervisor, runId: string): Promise<number> {
   const events = await supervisor.listEvents({ runId });
   return events.filter(({ type }) => type === "exit").length;
@@ -75,11 +81,11 @@ async function exitsOf(supervisor: Supervisor, runId: string): Promise<number> {
 async function recoverOnly(supervisor: Supervisor, runId: string): Promise<Run> {
   const runs = await supervisor.recover();
   expect(runs.map((run) => run.runId)).toEqual([runId]);
-  return runs[0] ?? expect.fail("nothing was recovered");
+  return runs[0] ?? expect.fail("not recovered");
 }
 
 test(
-  `${rounds} supervisors killed while they read: the next goes on where the last had acked, nothing lost or doubled`,
+  `after each of ${rounds} supervisors that are killed while they read, the next continues at the acknowledged offset`,
   { timeout },
   async () => {
     const home = await temporaryHome();
@@ -87,7 +93,7 @@ test(
     const log = join(home, "log");
     const lines = 3_000_000;
     const borders: number[] = [];
-    const [runId = ""] = await killAgainAndAgain(
+    const [runId = ""] = await killRepeatedly(
       {
         home,
         instanceId: INSTANCE,
@@ -115,7 +121,7 @@ test(
     const wanted = Buffer.from(numberedLines(lines));
     let [at, doubled] = [0, 0];
     for (const [index, { offset, bytes }] of chunks.entries()) {
-      // Only what was written down, but not yet acked when the kill came, may come again: to the next one, first thing.
+      // Only a chunk that was logged but not acknowledged before the kill may be repeated, as the first of the next supervisor.
       if (offset < at && borders.includes(index)) doubled += at - offset;
       else if (offset !== at) expect.fail(`chunk ${index} begins at ${offset}, and ${at} is next`);
       if (!bytes.equals(wanted.subarray(offset, offset + bytes.length)))
@@ -123,7 +129,7 @@ test(
       at = offset + bytes.length;
     }
     expect(at).toBe(wanted.length);
-    // At most what one chunk holds, per kill.
+    // At most one chunk per kill.
     expect(doubled).toBeLessThanOrEqual(rounds * 64 * KIB);
     expect(await run.wait()).toMatchObject({ exit: { reason: "exit", code: 9, source: "anchor" } });
     expect(await exitsOf(supervisor, runId)).toBe(1);
@@ -131,14 +137,14 @@ test(
 );
 
 test(
-  `${rounds} supervisors killed while they write: every byte of the input arrives once`,
+  `input of ${rounds} supervisors that are killed while they write arrives once`,
   { timeout },
   async () => {
     const home = await temporaryHome();
     const feed = join(home, "input");
     const input = numberedLines(450_000);
     await writeFile(feed, input);
-    const [runId = ""] = await killAgainAndAgain({
+    const [runId = ""] = await killRepeatedly({
       home,
       instanceId: INSTANCE,
       spawn: [[shellInput("cat; exit 3"), {}]],
@@ -160,7 +166,7 @@ test(
 );
 
 test(
-  "many runs that end while supervisors come and go: each has one end, and its true one",
+  "each of many runs that end while supervisors are killed has one end record, with the true status",
   { timeout },
   async () => {
     const home = await temporaryHome();
@@ -171,7 +177,7 @@ test(
       ),
       {},
     ]);
-    const runIds = await killAgainAndAgain({ home, instanceId: INSTANCE, spawn });
+    const runIds = await killRepeatedly({ home, instanceId: INSTANCE, spawn });
     const supervisor = await realSupervisor({ home, instanceId: INSTANCE });
     await Promise.all((await supervisor.recover()).map((run) => run.wait()));
     for (const [at, runId] of runIds.entries()) {
@@ -193,49 +199,33 @@ test(
   },
 );
 
-test("what a supervisor was told is done is done, although it dies in the same breath", async () => {
-  const home = await temporaryHome();
-  const cancelling = startKillableSupervisor({
-    home,
-    instanceId: "in_cancel",
-    spawn: [[shellInput("trap 'exit 5' TERM; while :; do sleep 0.02; done"), {}]],
-    lastly: "cancel",
-  });
-  const [cancelled = ""] = await cancelling.runIds;
-  await cancelling.ended;
-  const first = await realSupervisor({ home, instanceId: "in_cancel" });
-  await Promise.all((await first.recover()).map((run) => run.wait()));
-  expect(await first.getRun(cancelled)).toMatchObject({
-    exit: { reason: "manual-cancel", actor: "the first" },
-    emptiness: "proven",
-  });
-  expect(await exitsOf(first, cancelled)).toBe(1);
+test.each(["cancel", "write"] as const)(
+  "a confirmed %s has taken effect, although the supervisor is killed at once",
+  async (lastly) => {
+    const home = await temporaryHome();
+    const script = "trap 'exit 5' TERM; while read line; do echo got $line; done";
+    const spawn = [[shellInput(script), {}]] as const;
+    const first = startKillableSupervisor({ home, instanceId: INSTANCE, spawn, lastly });
+    const [runId = ""] = await first.runIds;
+    await first.ended;
+    const supervisor = await realSupervisor({ home, instanceId: INSTANCE });
+    const [run] = await supervisor.recover();
+    if (lastly === "write") {
+      await run?.closeStdin();
+      expect((await readOutput(run ?? expect.fail("not recovered"))).stdout).toBe("got from the first\n");
+    }
+    await run?.wait();
+    const exit = lastly === "cancel" ? { reason: "manual-cancel", actor: "the first" } : { reason: "exit" };
+    expect(await supervisor.getRun(runId)).toMatchObject({ exit, emptiness: "proven" });
+    expect(await exitsOf(supervisor, runId)).toBe(1);
+  },
+);
 
-  const writing = startKillableSupervisor({
-    home,
-    instanceId: "in_write",
-    spawn: [[shellInput("read line; echo got $line; read line"), {}]],
-    lastly: "write",
-  });
-  const [written = ""] = await writing.runIds;
-  await writing.ended;
-  const second = await realSupervisor({ home, instanceId: "in_write" });
-  const run = await recoverOnly(second, written);
-  await run.closeStdin();
-  expect((await readOutput(run)).stdout).toBe("got from the first\n");
-  await run.wait();
-});
-
-test("a PTY run is taken up like any other: output, input, window and end of input go on", async () => {
+test("the next supervisor continues a PTY run: output, input, window size, end of input", async () => {
   const home = await temporaryHome();
   const script = `stty -echo; echo ready; while read line; do echo "got $line"; stty size; done; exit 6`;
-  const started = startKillableSupervisor({
-    home,
-    instanceId: INSTANCE,
-    spawn: [[{ io: "pty", argv: ["/bin/sh", "-c", script] }, { size: { rows: 30, cols: 100 } }]],
-  });
-  const [runId = ""] = await started.runIds;
-  await started.kill();
+  const input = { io: "pty", argv: ["/bin/sh", "-c", script] } as const;
+  const runId = await runOfKilledSupervisor(home, [input, { size: { rows: 30, cols: 100 } }]);
   const supervisor = await realSupervisor({ home, instanceId: INSTANCE });
   const run = await recoverOnly(supervisor, runId);
   await waitForOutput(run, "ready");
@@ -249,44 +239,33 @@ test("a PTY run is taken up like any other: output, input, window and end of inp
   expect((await readOutput(run)).stdout).toBe("ready\r\ngot one\r\n30 100\r\ngot two\r\n44 132\r\n");
 });
 
-test("the overall deadline counts from the start of the command, whoever supervises it", async () => {
+test("the overall deadline counts from the start of the command over all supervisors", async () => {
   const home = await temporaryHome();
   const timeoutMs = 6_000;
-  const started = startKillableSupervisor({
-    home,
-    instanceId: INSTANCE,
-    spawn: [[shellInput("while :; do echo busy; sleep 0.02; done"), { timeoutMs, graceMs: 100 }]],
-  });
-  const [runId = ""] = await started.runIds;
-  for (let turn = 0; turn < 3; turn += 1) {
-    const next = turn === 0 ? started : startKillableSupervisor({ home, instanceId: INSTANCE });
+  const busy = shellInput("while :; do echo busy; sleep 0.02; done");
+  const runId = await runOfKilledSupervisor(home, [busy, { timeoutMs, graceMs: 100 }]);
+  for (let turn = 0; turn < 2; turn += 1) {
+    const next = startKillableSupervisor({ home, instanceId: INSTANCE });
     await next.runIds;
-    await setTimeout(100);
     await next.kill();
   }
   const supervisor = await realSupervisor({ home, instanceId: INSTANCE });
   const taken = Date.now();
-  // On a slow machine it is over by now.
+  // On a slow machine the run may have ended.
   const [run] = await supervisor.recover();
   await run?.wait();
   const { exit, startedAt, endedAt } = (await supervisor.getRun(runId)) ?? expect.fail("no record");
   expect(exit).toMatchObject({ reason: "overall-timeout", actor: "deadline" });
-  // The start is dated when it is heard of, by a machine that may be slow; the anchor counts from the start itself.
+  // The record has the time when the start was reported, possibly late; the anchor counts from the start itself.
   expect((endedAt ?? 0) - (startedAt ?? 0)).toBeGreaterThanOrEqual(timeoutMs - 500);
-  // One that counted anew would have had until then.
+  // A deadline that was restarted would end later.
   expect(endedAt).toBeLessThan(taken + timeoutMs - 300);
   expect(await exitsOf(supervisor, runId)).toBe(1);
 });
 
-test("the record of a run that ended unattended says when that was, not when somebody came to look", async () => {
+test("the record of a run that ended without a supervisor has the time of the end", async () => {
   const home = await temporaryHome();
-  const started = startKillableSupervisor({
-    home,
-    instanceId: INSTANCE,
-    spawn: [[shellInput("sleep 0.1; exit 2"), {}]],
-  });
-  const [runId = ""] = await started.runIds;
-  await started.kill();
+  const runId = await runOfKilledSupervisor(home, [shellInput("sleep 0.1; exit 2"), {}]);
   await waitFor("the run is gone", async () => (await findProcessesOfRun(runId)).length === 0);
   const gone = Date.now();
   await setTimeout(1_500);
@@ -301,16 +280,10 @@ test("the record of a run that ended unattended says when that was, not when som
 test.each([
   ["overall", { timeoutMs: 600 }, "overall-timeout", "while :; do echo busy; sleep 0.02; done"],
   ["no-output", { noOutputTimeoutMs: 600 }, "no-output-timeout", "echo once; sleep 3053"],
-])("the %s deadline is kept although nobody supervises", async (_, limits, reason, script) => {
+])("the %s deadline is enforced without a supervisor", async (_, limits, reason, script) => {
   const home = await temporaryHome();
   plantLookalike("sleep", "3053");
-  const started = startKillableSupervisor({
-    home,
-    instanceId: INSTANCE,
-    spawn: [[shellInput(script), { ...limits, graceMs: 100 }]],
-  });
-  const [runId = ""] = await started.runIds;
-  await started.kill();
+  const runId = await runOfKilledSupervisor(home, [shellInput(script), { ...limits, graceMs: 100 }]);
   const began = performance.now();
   await waitFor("the run is gone", async () => (await findProcessesOfRun(runId)).length === 0);
   expect(performance.now() - began).toBeLessThan(scaled(600 + 1_000));

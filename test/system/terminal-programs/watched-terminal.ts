@@ -9,14 +9,13 @@ import { waitFor } from "../../support/wait-for.js";
 
 const SIZE = { rows: 24, cols: 80 };
 
-/** A program on a terminal, as someone sees it who watches and types. */
+/** A program on a terminal, with its screen. */
 export interface WatchedTerminal {
   readonly run: Run;
   readonly screen: Screen;
-  /** What is on the screen now. */
   snapshot(): ScreenSnapshot;
   text(): string;
-  /** Waits until the screen shows it. */
+  /** Waits until the screen contains the text. */
   waitFor(what: string | RegExp): Promise<void>;
   keys(...words: string[]): Promise<void>;
   paste(text: string): Promise<void>;
@@ -48,12 +47,12 @@ export async function watchTerminal(
     await watching;
     await screen[Symbol.asyncDispose]();
   });
-  const look = (): ScreenSnapshot => screen.snapshot();
-  const text = (): string => look().rows.join("\n");
+  const snapshot = (): ScreenSnapshot => screen.snapshot();
+  const text = (): string => snapshot().rows.join("\n");
   return {
     run,
     screen,
-    snapshot: look,
+    snapshot,
     text,
     waitFor: async (what) => {
       const shown = (): boolean => (typeof what === "string" ? text().includes(what) : what.test(text()));
@@ -61,11 +60,11 @@ export async function watchTerminal(
         throw new Error(`the screen is\n${text()}`, { cause: error });
       });
     },
-    keys: (...words) => run.write(encodeKeys(words, look().modes)),
-    paste: (pasted) => run.write(encodePaste(pasted, look().modes)),
+    keys: (...words) => run.write(encodeKeys(words, snapshot().modes)),
+    paste: (pasted) => run.write(encodePaste(pasted, snapshot().modes)),
     expectSameReplayed: async () => {
       await waitFor("the screen is the same from the spool", async () => {
-        const live = look();
+        const live = snapshot();
         const size = { rows: live.rows.length, cols: live.cols };
         const read = (offset: number, maxBytes: number) => run.read("stdout", { offset, maxBytes });
         const replayed = await replayScreen(read, size, { until: live.bytes });

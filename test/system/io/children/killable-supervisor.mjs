@@ -1,11 +1,11 @@
-// A supervising process that is made to be killed: node attend.mjs <task as JSON>
+// A supervisor that a test kills: node killable-supervisor.mjs <task as JSON>
 //
 //   home, instanceId   the instance to continue
 //   spawn              [input, options]s to start before anything else
-//   follow             file to write stdout to, chunk by chunk, each acked only when it is there
-//   feed               file to pass to stdin, from where the anchor says it has come
+//   follow             file to write stdout to; each chunk is acknowledged after it was written
+//   feed               file to write to stdin, from the offset that the anchor has accepted
 //   pauseMs            after each chunk or piece
-//   lastly             "cancel" or "write": do that to the run, and die of SIGKILL in the same breath
+//   lastly             "cancel" or "write": do that to the run, then end by SIGKILL at once
 import { openSync, readFileSync, writeSync } from "node:fs";
 import { setTimeout } from "node:timers/promises";
 import { openSupervisor } from "../../../../dist/index.js";
@@ -32,7 +32,7 @@ await setTimeout(2 ** 31 - 1);
 
 async function follow(file) {
   for await (const { offset, bytes } of run.follow({ streams: ["stdout"], ack: true })) {
-    // In one call, so that only the kernel can be interrupted in it.
+    // In one call, so that a kill does not cut it.
     const head = Buffer.alloc(16);
     head.writeBigUInt64LE(BigInt(offset), 0);
     head.writeBigUInt64LE(BigInt(bytes.length), 8);

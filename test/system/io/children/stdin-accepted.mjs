@@ -2,7 +2,7 @@ import { join } from "node:path";
 import { openNativeHost } from "../../../../dist/anchor/native-host.js";
 import { readMachineIdentity } from "../../../../dist/home/machine-identity.js";
 
-/** How much of a run's input its anchor has, asked by an observer: a `Run` does not say it. */
+/** The input offset that the anchor of a run has accepted. A `Run` does not expose it. */
 export async function stdinAccepted({ home, instanceId }, runId) {
   const host = await openNativeHost({
     home,

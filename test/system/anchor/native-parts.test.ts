@@ -1,0 +1,44 @@
+import { spawnSync } from "node:child_process";
+import { join } from "node:path";
+import { describe, test } from "vitest";
+import { canCompile, compiler, execute, project } from "../../support/anchor/sanitizers.js";
+import { repetitions } from "../../support/scale.js";
+import { temporaryHome } from "../../support/supervisor/real-supervisor.js";
+
+describe.skipIf(!canCompile)("parts of the anchor, tested alone", () => {
+  const hasValgrind = spawnSync("valgrind", ["--version"], { stdio: "ignore" }).status === 0;
+  const flags = ["-std=c11", "-D_GNU_SOURCE", "-g", "-O1", "-Wall", "-Wextra", "-Werror"];
+  const sanitize = ["-fsanitize=address,undefined"];
+  const factor = repetitions(1, 50);
+  const programs = [
+    { name: "fuzz-wire", part: "wire", place: false, sanitized: 30_000, watched: 400 },
+    { name: "check-spool", part: "spool", place: true, sanitized: 10, watched: 1 },
+  ] as const;
+
+  async function compile(name: string, part: string, more: readonly string[]): Promise<string> {
+    const output = join(await temporaryHome(), name);
+    const sources = [join(project, `test/system/anchor/native/${name}.c`), join(project, `anchor/${part}.c`)];
+    const [command = "cc", ...words] = compiler.split(/\s+/);
+    await execute(command, [...words, ...flags, ...more, "-o", output, ...sources]);
+    return output;
+  }
+
+  async function argumentsOf(place: boolean, seed: number, rounds: number): Promise<string[]> {
+    const numbers = [String(seed), String(rounds)];
+    return place ? [await temporaryHome(), ...numbers] : numbers;
+  }
+
+  for (const { name, part, place, sanitized, watched } of programs) {
+    test(`${name} finds nothing with sanitizers`, async () => {
+      const program = await compile(name, part, sanitize);
+      for (let seed = 1; seed <= 2; seed++)
+        await execute(program, await argumentsOf(place, seed, sanitized * factor));
+    });
+
+    test.skipIf(!hasValgrind)(`${name} finds nothing under valgrind`, async () => {
+      const program = await compile(name, part, []);
+      const args = await argumentsOf(place, 3, watched * factor);
+      await execute("valgrind", ["-q", "--error-exitcode=9", program, ...args]);
+    });
+  }
+});
