@@ -246,7 +246,7 @@ function stdioWarnings({ stdio }: ProcessEvidence, from: string): readonly strin
 
 /**
  * Makes a task a service, first in its record, then in its anchor. If this supervisor dies in between, the next owner
- * tells the anchor.
+ * informs the anchor.
  */
 export async function convertToService(live: LiveRun, options: AdoptOptions = {}): Promise<RunRecord> {
   const { context, facts, writeQueue } = live;
@@ -290,6 +290,6 @@ async function awaitServiceAck(live: LiveRun): Promise<void> {
   if (live.serviceAck === null || isInactive(live)) return;
   throw new NotSteering(
     facts.runId,
-    "it is recorded as a service, but its anchor does not answer; the anchor is told as soon as it answers",
+    "it is recorded as a service, but its anchor does not answer; the anchor gets the command as soon as it answers",
   );
 }

@@ -57,7 +57,7 @@ export class RunReader {
 
 /**
  * Answers from the store, or from this host if the store does not answer in time. After an unanswered query, the store
- * is asked at most once in `localRetryMs` for records that this host also has.
+ * is queried at most once in `localRetryMs` for records that this host also has.
  */
 class LocalFallback {
   readonly #clock: Clock;

@@ -1,6 +1,10 @@
 import type { SimulatedAnchor } from "./parts/anchor.js";
-import type { SimulatedMachine, SimulatedPidNamespace, SimulatedProcess } from "./parts/machine.js";
-import { endProcess } from "./parts/signal.js";
+import {
+  endProcess,
+  type SimulatedMachine,
+  type SimulatedPidNamespace,
+  type SimulatedProcess,
+} from "./parts/machine.js";
 import { SimulatedSupervisor } from "./parts/supervisor.js";
 import type { SimulatedWorld } from "./world.js";
 
@@ -12,7 +16,7 @@ export interface SupervisorSlot {
   incarnations: number;
 }
 
-/** Who acts in a world: the supervisors, and what can be done to them, their anchors and their machines. */
+/** The supervisors of a world, with operations on them, their anchors and their machines. */
 export class Actors {
   readonly slots: SupervisorSlot[] = [];
   readonly unrelated: SimulatedProcess[] = [];
@@ -29,7 +33,7 @@ export class Actors {
       }
   }
 
-  /** Those that run, and can be asked for something. */
+  /** The running supervisors that take requests. */
   get awake(): SimulatedSupervisor[] {
     return this.alive.filter(({ held, closing }) => !held && !closing);
   }
@@ -51,7 +55,7 @@ export class Actors {
     );
   }
 
-  /** Machines where nobody is. */
+  /** Machines without a supervisor. */
   get emptyMachines(): SimulatedMachine[] {
     return this.world.machines.filter(
       (machine) => !this.alive.some(({ place }) => place.machine === machine),
@@ -105,7 +109,7 @@ export class Actors {
     for (const process of this.alive) if (process.place === place) process.end();
     for (const truth of this.world.watch.runs.values())
       if (truth.anchor?.place === place && !truth.exitFileWritten()) truth.restarted = true;
-    // Nobody is told: who would have been is gone as well.
+    // No callback: its listeners ended with the machine.
     for (const process of place.processes.values()) process.alive = false;
     for (const process of place.processes.values()) if (process.what !== "root") process.onDeath(9);
     place.processes.clear();

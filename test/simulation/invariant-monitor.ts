@@ -15,8 +15,7 @@ import {
 } from "./invariants.js";
 import type { SimulatedAnchor } from "./parts/anchor.js";
 import type { RecordCommit } from "./parts/database.js";
-import type { SimulatedProcess } from "./parts/machine.js";
-import type { SignalSender } from "./parts/signal.js";
+import type { SignalSender, SimulatedProcess } from "./parts/machine.js";
 import type { SimulatedSupervisor } from "./parts/supervisor.js";
 import { RunTruth } from "./run-truth.js";
 import type { SimulatedWorld } from "./world.js";
@@ -43,12 +42,12 @@ export class InvariantMonitor {
     this.#world = world;
   }
 
-  /** Throw what was found since the last time. Not at once: the code under test catches what is thrown through it. */
+  /** Throws the first violation since the last call. Deferred, because the code under test catches errors. */
   raise(): void {
     if (this.#violation !== null) throw new InvariantViolation(this.#violation);
   }
 
-  /** What is committed meanwhile is this process's doing. */
+  /** Commits during `work` are attributed to this process. */
   by<T>(process: SimulatedSupervisor, work: () => T): T {
     this.#asking = process;
     try {

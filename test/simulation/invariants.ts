@@ -1,15 +1,14 @@
-import type { MachineIdentity } from "../../src/model/process.js";
 import { defaults } from "../../src/defaults.js";
+import type { MachineIdentity } from "../../src/model/process.js";
 import type { RunEvent } from "../../src/model/run-event.js";
 import type { RunRecord } from "../../src/model/run.js";
 import type { SimulatedAnchor } from "./parts/anchor.js";
 import type { RecordCommit } from "./parts/database.js";
-import type { SimulatedProcess } from "./parts/machine.js";
-import type { SignalSender } from "./parts/signal.js";
+import type { SignalSender, SimulatedProcess } from "./parts/machine.js";
 import type { SimulatedSupervisor } from "./parts/supervisor.js";
 import type { RunTruth } from "./run-truth.js";
 
-/** Invariant 4, for two processes of one instance: what the later one has taken, the earlier one does not take back. */
+/** Invariant 4, for two processes of one instance: the earlier one does not take back a lease of the later one. */
 export function neverTakenBack(by: SimulatedSupervisor, truth: RunTruth): string | null {
   const last = truth.takers.get(by.instanceId);
   if (last === undefined || last.gone || by.incarnation >= last.incarnation) {
@@ -110,7 +109,7 @@ export function leaseTakenByRules(taking: LeaseTransfer): string | null {
   const lease = `the lease of ${before.ownerInstanceId} was taken by ${after.ownerInstanceId}`;
   if (before.hostId !== taker.hostId)
     return expiredMs >= defaults.hostLostMs ? null : `${lease}, from another machine`;
-  // Whether its owner was back by then cannot be told from outside: the look was before, and nothing runs any more.
+  // Whether its owner had returned is not visible here: the evidence is older, and no process runs any more.
   if (before.bootId !== taker.bootId)
     return local ? null : `${lease}, of another boot and not of this state directory`;
   if (expiredMs < 0) return `${lease} ${-expiredMs} ms before it expired`;

@@ -21,7 +21,7 @@ const STOP_MS = 16_000;
 /** Above asking, SIGCONT, grace and kill, after the longest pause between two tries to connect. */
 const SILENT_STOP_MS = 40_000;
 
-/** Faults end, everybody comes back, time passes: then everything must be settled. */
+/** Ends all faults, restarts all supervisors and lets time pass: then every run must be settled. */
 export async function quiesce(context: SimulationContext): Promise<void> {
   const { world, actors } = context;
   const { random } = world;
@@ -47,7 +47,7 @@ async function waitUntilSettled(actors: Actors): Promise<void> {
     const replaced = restartClosed(actors);
     const found = findUnsettledRun(actors) ?? findDoubledInstance(actors);
     good = found === null && !replaced ? good + 1 : 0;
-    // A number taken by a stranger within a tick hides what became of a run, until the stranger is gone.
+    // A pid that a bystander reused within a tick hides the end of a run until the bystander is gone.
     if (passed > SETTLE_TIMEOUT_MS / 2) actors.endUnrelated();
     if (found !== null && passed > SETTLE_TIMEOUT_MS) watch.blame(found.runId, found.what);
     watch.raise();
@@ -65,7 +65,7 @@ async function loseAbsentMachines(actors: Actors): Promise<void> {
       state !== "exited" && actors.emptyMachines.some((machine) => machine.hostId === hostId),
   );
   for (const { runId } of given) watch.truth(runId).givenUp = true;
-  // Long enough for its leases to expire, and for somebody to notice.
+  // Long enough for its leases to expire and to be noticed.
   await scheduler.pass(defaults.leaseMs + 2 * defaults.reconcileMs);
   world.note(() => "a day passes");
   for (const process of actors.alive) actors.markHindered(process);
@@ -79,7 +79,7 @@ async function loseAbsentMachines(actors: Actors): Promise<void> {
   await waitUntilSettled(actors);
 }
 
-/** Anchors stay stopped: what was asked to stop ends without them. Nobody may be killed for silence alone. */
+/** Anchors stay stopped: a run with a requested stop ends without them. Silence alone kills no process. */
 async function stopWithoutAnchors(context: SimulationContext): Promise<void> {
   const { actors, world } = context;
   const silent = actors.anchors.filter((anchor) => anchor.held);
@@ -122,7 +122,7 @@ function checkStops(actors: Actors): void {
     watch.blame(anchor.runId, stopEmptiesTheTree(anchor, watch.truth(anchor.runId)));
 }
 
-/** Who closes now leaves a place empty that was not. */
+/** A supervisor that closes now leaves its machine empty. */
 function restartClosed(actors: Actors): boolean {
   const left = actors.slots.filter(({ process, place, instanceId }) => {
     const former = actors.replaced.filter((each) => each.instanceId === instanceId);

@@ -5,7 +5,7 @@ import type { RunTruth } from "./run-truth.js";
 import type { HeldRun } from "./simulation-context.js";
 import type { SimulatedWorld } from "./world.js";
 
-/** After a while without faults: what is still not as it should be. */
+/** The promises that do not hold after a while without faults. */
 export function findUnsettledRun(actors: Actors): { readonly runId: string; readonly what: string } | null {
   const { database, watch } = actors.world;
   for (const record of database.records.values()) {
@@ -43,7 +43,7 @@ function whyStuck(actors: Actors, record: RunRecord, truth: RunTruth): string | 
   const { anchor } = truth;
   if (record.state === "exited") return whyWrongEnd(actors, record, truth);
   const host = actors.world.machines.find(({ hostId }) => hostId === record.hostId);
-  // Of a machine where nobody came back, nothing may be concluded elsewhere.
+  // Nothing may be concluded elsewhere about a machine without a supervisor.
   if (host === undefined || !actors.alive.some(({ place }) => place.machine === host)) return null;
   if (looksAlive(record, truth)) return null;
   if (anchor === null || anchor.gone) return `it is ${record.state}, and its anchor is gone`;
@@ -69,7 +69,7 @@ function whyStuck(actors: Actors, record: RunRecord, truth: RunTruth): string | 
   return null;
 }
 
-/** Another process has the anchor's number, since the same tick, and no unique id tells them apart: nothing is concluded. */
+/** Another process has the anchor's pid and start time, and there is no unique id: nothing is concluded. */
 function looksAlive({ state, anchor: recorded }: RunRecord, { anchor }: RunTruth): boolean {
   if (
     state === "exited" ||
@@ -92,12 +92,12 @@ function whyWrongEnd(actors: Actors, record: RunRecord, truth: RunTruth): string
   if (record.emptiness === "proven") {
     return left.length > 0 ? `${left.length} of its processes live, after an end that was proven` : null;
   }
-  // A launcher has no word for anybody while somebody it must kill cannot be killed.
+  // A launcher writes no report while it cannot kill a process.
   const stuckSomewhere = [...actors.world.watch.runs.values()].some(({ wasStuck }) => wasStuck);
   return isUnprovenJustified(truth, stuckSomewhere) ? null : "its end is unproven without need";
 }
 
-/** Unproven is right only where nobody could know: the anchor killed, no word of the launcher's, no cgroup to ask. */
+/** `unproven` is correct only if the anchor was killed and there is neither a launcher's report nor a cgroup. */
 function isUnprovenJustified(truth: RunTruth, stuckSomewhere: boolean): boolean {
   const { anchorKilled, endedUnswept, restarted, givenUp, forgotten, anchor } = truth;
   return (
@@ -110,7 +110,7 @@ function isUnprovenJustified(truth: RunTruth, stuckSomewhere: boolean): boolean 
 
 /** Invariant 6: looking, and reconciling a second time, change neither a row nor an event. */
 export async function readingChangesNothing(actors: Actors): Promise<string | null> {
-  // A lease may have expired in this very moment: what is to be said of that is said by the first look.
+  // A lease may have expired just now: the first pass reports that.
   await readEverything(actors);
   const before = snapshot(actors.world);
   await readEverything(actors);
@@ -127,13 +127,13 @@ async function readEverything({ awake, world }: Actors): Promise<void> {
   await world.scheduler.deliverAll();
 }
 
-/** Renewing a lease is no change of what is recorded. */
+/** A renewed lease is no change. */
 function snapshot({ database }: SimulatedWorld): string {
   const rows = [...database.records.values()].map((record) => ({ ...record, leaseExpiresAt: 0 }));
   return JSON.stringify([rows, database.events.length]);
 }
 
-/** Beyond the grace: what the kill and its repetition may take. */
+/** Time of KILL and its repetition after the grace period. */
 const KILL_MS = 2_500;
 
 /** Invariant 7: a stop that reached its anchor empties the tree within grace and kill time, whatever the store does. */
@@ -163,10 +163,10 @@ export function cancelReachesAnchor(
   { process, runId }: HeldRun,
   { anchor, stoppedAt, forgotten }: RunTruth,
 ): string | null {
-  // Who was asked let go of it when its record was gone, and found it again as another's.
+  // The supervisor detached when the record was gone, and found the run again under another owner.
   if (forgotten) return null;
   if (process.gone || anchor === null || anchor.gone || anchor.leaderDone || stoppedAt !== null) return null;
-  // Let go of: robbed, or ended by somebody else on record. It is no longer this one's to stop.
+  // Detached: another supervisor owns it, or ended its record. This one no longer stops it.
   if (process.supervisor.run(runId) === null) return null;
-  return `${process.name} was asked to cancel it, and its anchor has not heard of it`;
+  return `${process.name} has a request to cancel it, and its anchor has not received it`;
 }

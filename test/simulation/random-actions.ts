@@ -1,13 +1,13 @@
 import * as anchors from "./actions/anchors.js";
+import * as surroundings from "./actions/environment.js";
+import * as time from "./actions/environment.js";
 import * as processes from "./actions/processes.js";
 import * as runs from "./actions/runs.js";
 import * as supervisors from "./actions/supervisors.js";
-import * as surroundings from "./actions/environment.js";
-import * as time from "./actions/time.js";
 import type { SimulationContext } from "./simulation-context.js";
 import type { SimulationVariant } from "./world.js";
 
-/** What a schedule may do, and how often. Each act either does something or finds nothing to do it to. */
+/** The actions of a schedule and their weights. An action may find nothing to act on. */
 const ACTIONS = {
   spawn: { weight: 9, act: runs.spawnRun },
   cancel: { weight: 4, act: runs.cancelRun },
@@ -57,7 +57,7 @@ const ACTIONS = {
 type ActionName = keyof typeof ACTIONS;
 const ACTION_NAMES = Object.keys(ACTIONS) as ActionName[];
 
-/** Each schedule has its taste: what is done by all alike is soon done, what comes together rarely is found by whims. */
+/** Each schedule has its own weights, so that rare combinations occur. */
 const WEIGHTS = [0.1, 0.5, 1, 1, 3, 6];
 
 /** One schedule's choice among the acts. */

@@ -2,7 +2,7 @@ import type { SimulatedAnchor } from "./parts/anchor.js";
 import type { SimulatedProcess } from "./parts/machine.js";
 import type { SimulatedSupervisor } from "./parts/supervisor.js";
 
-/** What is true of a run, whatever anybody has recorded of it. */
+/** The true facts of a run, independent of its record. */
 export class RunTruth {
   readonly alias: string;
   readonly committedEpochs = new Set<number>();
@@ -15,19 +15,19 @@ export class RunTruth {
   anchor: SimulatedAnchor | null = null;
   /** Killed by the schedule. */
   anchorKilled = false;
-  /** Its record was lost: what cannot be read off its directory is not known any more. */
+  /** Its record was lost: only the facts in its directory are known. */
   forgotten = false;
-  /** Its machine was not heard of for too long. */
+  /** Its machine gave no sign of life for too long. */
   givenUp = false;
   /** The machine or container it ran in has been restarted. */
   restarted = false;
-  /** When its anchor was first told to stop, on its machine's clock. */
+  /** When its anchor received the first stop, on its machine's clock. */
   stoppedAt: number | null = null;
   leaseId = "";
   ended = false;
   /** When its end was recorded, its launcher had not yet said that it was done. */
   endedUnswept = false;
-  /** Somebody of it could not be killed for a while. */
+  /** A process of it could not be killed for a while. */
   wasStuck = false;
 
   constructor(alias: string) {

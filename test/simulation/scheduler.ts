@@ -2,9 +2,9 @@ import type { Random } from "./random.js";
 
 /** Whom things happen to: a supervisor, an anchor, a launcher, a kernel. */
 export interface Actor {
-  /** Nothing happens to it any more; what was on its way is lost. */
+  /** It has ended; pending messages to it are lost. */
   readonly gone: boolean;
-  /** Stopped: what is on its way waits. */
+  /** Stopped: pending messages to it wait. */
   readonly held: boolean;
   readonly timebase: Timebase;
 }
@@ -43,7 +43,7 @@ export class OrderedQueue {
   }
 }
 
-/** All that is pending in the world, and the time. Nothing happens by itself: the schedule picks what comes next. */
+/** All pending events of the world, and the time. The schedule picks the next event. */
 export class Scheduler {
   readonly busy = new Set<OrderedQueue>();
   readonly #random: Random;
@@ -81,7 +81,7 @@ export class Scheduler {
     return true;
   }
 
-  /** Let everything happen that is pending, and what follows from it, while no time passes. */
+  /** Runs all pending events and their consequences without advancing time. */
   async deliverAll(): Promise<void> {
     for (let rounds = 0; ; rounds++) {
       const ready = this.#ready();
@@ -92,7 +92,7 @@ export class Scheduler {
     }
   }
 
-  /** Time passes, and everybody does on time what is to be done. */
+  /** Advances time; every alarm fires on time. */
   async pass(ms: number): Promise<void> {
     const until = this.now + ms;
     for (;;) {
@@ -105,7 +105,7 @@ export class Scheduler {
     await this.deliverAll();
   }
 
-  /** Milliseconds until the next alarm of somebody who can hear it. */
+  /** Milliseconds until the next alarm of a running actor. */
   nextAlarm(): number | null {
     let soonest: number | null = null;
     for (const { actor, at } of this.#alarms) {
@@ -137,7 +137,7 @@ export class Scheduler {
   }
 
   #take(channel: OrderedQueue): void {
-    // Whoever was before it in this round may have changed everything.
+    // An earlier event of this round may have changed the actor.
     if (channel.actor.gone || channel.actor.held) return;
     const happen = channel.items.shift();
     if (channel.items.length === 0) this.busy.delete(channel);

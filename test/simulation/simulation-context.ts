@@ -12,12 +12,12 @@ export interface HeldRun {
   readonly runId: string;
 }
 
-/** What all acts of a schedule share. */
+/** Shared by all actions of a schedule. */
 export class SimulationContext {
   readonly actors: Actors;
   readonly world: SimulatedWorld;
   readonly random: Random;
-  /** Cancels that were asked for: each must reach its anchor, whatever the store does. */
+  /** Requested cancels: each must reach its anchor, whatever the store does. */
   readonly cancelRequests: HeldRun[] = [];
   readonly serviceShare: number;
   spawned = 0;
@@ -54,7 +54,7 @@ export class SimulationContext {
   wake(process: SimulatedSupervisor): void {
     this.world.note(() => `${process.name} continues`);
     process.held = false;
-    // With what it was about to do: it does not know yet how long it was away.
+    // It continues with its next step, and does not know yet how long it was stopped.
     for (const runId of this.world.watch.runs.keys()) process.supervisor.run(runId)?.heartbeat();
   }
 }

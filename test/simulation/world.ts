@@ -7,11 +7,11 @@ import { InvariantMonitor } from "./invariant-monitor.js";
 
 /** Bugs to be found: each breaks one promise of the parts the supervisor stands on. */
 export interface PlantedBugs extends DatabaseBugs {
-  /** An anchor obeys whoever speaks. */
+  /** An anchor obeys every connection. */
   readonly anyEpoch?: boolean;
   /** `saveRun` answers before it has written. */
   readonly earlyAnswer?: boolean;
-  /** Signals whoever has the number now. */
+  /** Signals the process that has the pid now. */
   readonly reapByNumber?: boolean;
   /** Says that the tree is empty without having looked. */
   readonly reapHopes?: boolean;
@@ -19,7 +19,7 @@ export interface PlantedBugs extends DatabaseBugs {
   readonly reapSparesSilent?: boolean;
   /** Silence of an anchor is reason enough to kill it. */
   readonly launcherImpatient?: boolean;
-  /** A lock that is held looks free. */
+  /** A held lock counts as free. */
   readonly blindToLocks?: boolean;
   /** A process does not see that another holds its instance's lock. */
   readonly blindToOwnLock?: boolean;
@@ -27,7 +27,7 @@ export interface PlantedBugs extends DatabaseBugs {
   readonly launcherHopes?: boolean;
   /** A supervisor's clock is the wall's. */
   readonly wallClock?: boolean;
-  /** An anchor tells the end of the leader as the end of the tree. */
+  /** An anchor reports the end of the leader as the end of the tree. */
   readonly anchorHopes?: boolean;
 }
 
@@ -56,7 +56,7 @@ export class SimulatedWorld {
   readonly #directories = new Map<SimulatedMachine, SimulatedStateDirectory>();
   /** `refuse`: nothing is applied. `uncertain`: it is, and yet an error comes back. */
   storeTrouble: "refuse-writes" | "refuse-all" | "uncertain" | null = null;
-  /** Set: every step is told. */
+  /** Called for every step, if set. */
   tell: ((line: string) => void) | null = null;
 
   constructor(seed: number, variant: SimulationVariant, flaws: PlantedBugs = {}) {

@@ -53,7 +53,7 @@ function applyWelcome(live: LiveRun, welcome: Welcome): void {
   }
   updateWithheld(live);
   live.state = step(live.state, { type: "gated", root });
-  // `exiting` does not tell whether the command ran; the exit does.
+  // `exiting` does not show whether the command ran; the exit does.
   if (welcome.phase === "running") markStarted(live, welcome.elapsedMs ?? 0);
   if (welcome.phase === "exiting") live.started.resolve();
   if (welcome.firstStop !== null) {
@@ -64,7 +64,7 @@ function applyWelcome(live: LiveRun, welcome: Welcome): void {
   if (welcome.leader !== null) live.state = step(live.state, { type: "leader", status: welcome.leader });
 }
 
-/** Tells the anchor that the run is a service, if it does not know yet. */
+/** Sends the anchor that the run is a service, if it has not confirmed that. */
 export function sendServicePolicy(live: LiveRun, link: AnchorLink): void {
   const unknown = live.service !== null && link.welcome.kind !== "service";
   if (live.serviceAck === null && !unknown) return;

@@ -46,7 +46,8 @@ export type DeadAnchorResult =
 /** How far the tree was emptied, and how. */
 export interface CleanupResult {
   readonly emptiness: Emptiness;
-  readonly by: "launcher" | "reap" | "nobody";
+  /** Null: no process was killed. */
+  readonly by: "launcher" | "reap" | null;
   readonly killed: number;
   readonly killMode: KillMode;
   readonly residue: readonly Residue[];
@@ -93,7 +94,7 @@ export async function resolveDeadAnchor(
 
 export const NO_CLEANUP: CleanupResult = {
   emptiness: "unproven",
-  by: "nobody",
+  by: null,
   killed: 0,
   killMode: "none",
   residue: [],

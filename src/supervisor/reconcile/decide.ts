@@ -58,7 +58,7 @@ export interface ClaimGround {
   readonly expiredForMs: number | null;
 }
 
-/** The rows that need no evidence: who owns the lease, and whether its pids are valid here. */
+/** The rows that need no evidence: the owner of the lease, and whether its pids are valid here. */
 export function judgeLease(record: RunRecord, reconcileContext: ReconcileContext): LeaseStanding {
   const { machine, now } = reconcileContext;
   const sameHost = record.hostId === machine.hostId;

@@ -212,7 +212,7 @@ export interface LiveRun {
   /** Why this supervisor detached from the run; null: it has not. */
   detachedBy: HoldfastError | null;
   followers: number;
-  /** A caller has followed the output to its end, or was told the end of the run. */
+  /** A caller has followed the output to its end, or knows the end of the run. */
   outputSeen: boolean;
   discarded: boolean;
   removeAbortListener: (() => void) | null;

@@ -28,7 +28,7 @@ export type AnchorStopResult =
   | { readonly kind: "silent" }
   | { readonly kind: "no-anchor" };
 
-/** A process that lives while its run is being stopped. */
+/** A process that is alive while its run is being stopped. */
 export function toSurvivor({ identity: { pid, startTime }, command }: LiveProcesses[number]): Survivor {
   return { pid, startTime, kind: "stopping", command };
 }

@@ -1,5 +1,5 @@
 import { SimulatedConnection } from "../parts/connection.js";
-import { endProcess } from "../parts/signal.js";
+import { endProcess } from "../parts/machine.js";
 import type { SimulationContext } from "../simulation-context.js";
 
 export function killAnchor(context: SimulationContext): void {
@@ -15,7 +15,7 @@ export function killLauncher(context: SimulationContext): void {
   if (launcher !== null) endProcess(context.world, launcher.process, 9);
 }
 
-/** Everybody who could know dies at once, and somebody else has the number of one of them before anybody looks. */
+/** Anchor, launcher and leader end at once, and a bystander reuses one of their pids before the next pass. */
 export function killAnchorAndReusePid(context: SimulationContext): void {
   const anchor = context.random.maybePick(context.actors.anchors.filter(({ executed }) => executed));
   if (anchor === null) return;

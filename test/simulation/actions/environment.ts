@@ -1,3 +1,4 @@
+import { defaults } from "../../../src/defaults.js";
 import type { SimulationContext } from "../simulation-context.js";
 
 const YEAR_MS = 365 * 24 * 3_600_000;
@@ -32,10 +33,10 @@ export function loseRunRecord(context: SimulationContext): void {
   truth.exitEvents = 0;
 }
 
-/** A machine sleeps; to the others, and to a store with a clock of its own, time goes on. */
+/** A machine sleeps; time passes on the others, and in a store with its own clock. */
 export function suspendMachine(context: SimulationContext): void {
   const machine = context.random.pick(context.world.machines);
-  // A server's clock goes on: to whoever wakes first, a long sleep looks like an owner that is stuck.
+  // The server's clock continues: for the first machine that wakes, the other owners look stalled.
   const ms = context.random.pick([10_000, 60_000, 600_000]);
   context.world.note(() => `${machine.hostId} sleeps for ${ms} ms`);
   machine.sleepThrough(ms);
@@ -56,4 +57,28 @@ export function rebootMachine(context: SimulationContext): void {
 
 export function restartContainer(context: SimulationContext): void {
   context.actors.restartContainer(context.random.pick(context.world.places));
+}
+
+/** Time goes to the next alarm, which may ring. */
+export function advanceToNextTimer(context: SimulationContext): void {
+  const next = context.world.scheduler.nextAlarm();
+  if (next !== null && next > 0) context.world.scheduler.now += next;
+}
+
+export function advanceBriefly(context: SimulationContext): void {
+  context.world.scheduler.now += context.random.pick([10, 100, 1_000, 3_000]);
+}
+
+export async function advancePastLease(context: SimulationContext): Promise<void> {
+  const ms = context.random.pick([5_000, 12_000, defaults.leaseMs + 1_000]);
+  context.world.note(() => `${ms} ms pass`);
+  await context.world.scheduler.pass(ms);
+}
+
+/** No process runs for a long time. */
+export function advanceWithoutRunning(context: SimulationContext): void {
+  const ms = context.random.pick([defaults.leaseMs + 1_000, defaults.stalledOwnerMs + 1_000, 3 * 3_600_000]);
+  context.world.note(() => `no process runs for ${ms} ms`);
+  for (const process of context.actors.alive) context.actors.markHindered(process);
+  context.world.scheduler.now += ms;
 }

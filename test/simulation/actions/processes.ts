@@ -1,4 +1,4 @@
-import { endProcess } from "../parts/signal.js";
+import { endProcess } from "../parts/machine.js";
 import type { SimulationContext } from "../simulation-context.js";
 
 const MAX_UNRELATED = 12;

@@ -40,7 +40,7 @@ export function cancelRun(context: SimulationContext): void {
     .catch(() => undefined);
 }
 
-/** Somebody with the key, and no store or supervisor at all. */
+/** A client with the run's key, without store and supervisor. */
 export function stopByKey(context: SimulationContext): void {
   const anchor = context.random.maybePick(context.actors.anchors);
   if (anchor === null) return;

@@ -1,7 +1,6 @@
 import { defaults } from "../../../src/defaults.js";
 import type { SimulationContext } from "../simulation-context.js";
-import { repairStore } from "./environment.js";
-import { advanceToNextTimer } from "./time.js";
+import { advanceToNextTimer, repairStore } from "./environment.js";
 
 export function killSupervisor(context: SimulationContext): void {
   const process = context.random.maybePick(context.actors.alive);
@@ -42,14 +41,14 @@ export function closeSupervisor(context: SimulationContext): void {
   void process.supervisor.close({ leaveRuns }).catch(() => undefined);
 }
 
-/** Longer than anybody waits for somebody who is stopped. */
+/** Longer than a supervisor waits for a stopped process. */
 export async function suspendPastLease(context: SimulationContext): Promise<void> {
   if (context.actors.awake.length === 0 || !context.actors.alive.some(({ held }) => held)) return;
   context.world.note(() => "a stopped supervisor is outlasted");
   await context.world.scheduler.pass(defaults.leaseMs + defaults.stalledOwnerMs + 1_000);
 }
 
-/** Stopped with a run in its hands, for so long that it is taken away; then it goes on where it was. */
+/** Stops a supervisor until its run is taken over; then it continues. */
 export async function suspendUntilStolen(context: SimulationContext): Promise<void> {
   const held = context.pickHeldRun(
     ({ anchor, stoppedAt }) => anchor?.executed === true && stoppedAt === null,
@@ -74,7 +73,7 @@ export async function suspendUntilStolen(context: SimulationContext): Promise<vo
 
 /** Ended runs are forgotten as if there were too many. */
 export function applyRetention(context: SimulationContext): void {
-  // A week passes before that: nobody who was started in another's place is still stopped in the middle of a start.
+  // A week passes before: no successor is still stopped in the middle of a start.
   if (context.actors.replaced.some(({ gone }) => !gone)) return;
   const process = context.random.maybePick(context.actors.awake);
   context.world.note(() => `${process?.name} forgets ended runs`);

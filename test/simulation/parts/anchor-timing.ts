@@ -2,8 +2,7 @@ import type { StartSpec } from "../../../src/anchor/host.js";
 import type { Residue } from "../../../src/model/process.js";
 import type { SimulatedWorld } from "../world.js";
 import type { SimulatedAnchor } from "./anchor.js";
-import type { SimulatedProcess } from "./machine.js";
-import { sendSignal } from "./signal.js";
+import { sendSignal, type SimulatedProcess } from "./machine.js";
 
 const SWEEP_AGAIN_MS = 1_000;
 

@@ -1,9 +1,9 @@
 import type { AnchorLink, FirstStop, LeaderStatus, StopRequest } from "../../../src/anchor/host.js";
+import { exitMessage, NO_SUCH_COMMAND, STDIN_LIMIT, welcomeMessage } from "./anchor-messages.js";
 import { SimulatedAnchorProcess } from "./anchor-process.js";
 import { SimulatedDeadlines, SimulatedTermination } from "./anchor-timing.js";
-import { exitMessage, NO_SUCH_COMMAND, STDIN_LIMIT, welcomeMessage } from "./anchor-messages.js";
-import { SimulatedConnection, type AnchorCommand, type AnchorEndpoint } from "./connection.js";
-import { endProcess } from "./signal.js";
+import { type AnchorCommand, type AnchorEndpoint, SimulatedConnection } from "./connection.js";
+import { endProcess } from "./machine.js";
 
 /** The contract of `docs/reference/anchor-protocol.md` as a state machine: one anchor with one run. */
 export class SimulatedAnchor extends SimulatedAnchorProcess implements AnchorEndpoint {

@@ -16,13 +16,13 @@ export type AnchorCommand =
   | { readonly type: "status" }
   | { readonly type: "go" | "closeStdin" | "resize" | "ack" | "heartbeat" | "abandon" };
 
-/** What a connection needs of the anchor at its other end. */
+/** The part of an anchor that a connection uses. */
 export interface AnchorEndpoint extends Actor {
   receive(connection: SimulatedConnection, command: AnchorCommand): void;
   hungUp(connection: SimulatedConnection): void;
 }
 
-/** One socket between a supervisor (or somebody with the key) and an anchor. Each direction keeps its order. */
+/** One socket between a supervisor (or another client with the key) and an anchor. Each direction keeps its order. */
 export class SimulatedConnection {
   readonly epoch: number;
   readonly by: Actor & { readonly name: string };
@@ -58,7 +58,7 @@ export class SimulatedConnection {
     this.#toSupervisor.post(() => this.#link?.hear(event));
   }
 
-  /** The anchor's end is closed: what it said before is still heard. */
+  /** Closes the anchor's end: earlier messages still arrive. */
   drop(): void {
     this.#toSupervisor.post(() => this.#end());
   }
@@ -67,7 +67,7 @@ export class SimulatedConnection {
     if (this.open) this.#toAnchor.post(() => this.#anchor.receive(this, command));
   }
 
-  /** The supervisor's end is closed, or its process is gone: what it sent before still arrives. */
+  /** Closes the supervisor's end, also when its process ends: earlier messages still arrive. */
   hangUp(): void {
     if (!this.open) return;
     this.open = false;
@@ -78,7 +78,7 @@ export class SimulatedConnection {
   /** Everything on its way is lost. */
   break(): void {
     this.#toAnchor.clear();
-    // Who has not heard yet that there is a connection hears that, and that it is gone.
+    // A client that has not seen the connection yet sees it open and close.
     if (this.#link !== null) this.#toSupervisor.clear();
     this.#toAnchor.post(() => this.#anchor.hungUp(this));
     this.#toSupervisor.post(() => this.#end());

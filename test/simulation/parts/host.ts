@@ -12,20 +12,19 @@ import type {
   ReapRequest,
   ReapResult,
   RunAddress,
-  RunIdentities,
   RunFiles,
+  RunIdentities,
   StartSpec,
   SweptFile,
 } from "../../../src/anchor/host.js";
 import { SpawnFailed, StaleEpoch } from "../../../src/errors.js";
 import type { ProcessIdentity } from "../../../src/model/process.js";
-import { evidenceOf, matchesIdentity } from "./inspect.js";
+import type { SimulatedWorld } from "../world.js";
 import { SimulatedLauncher } from "./launcher.js";
-import type { SimulatedMachine, SimulatedPidNamespace } from "./machine.js";
+import { evidenceOf, matchesIdentity, type SimulatedMachine, type SimulatedPidNamespace } from "./machine.js";
 import { reap } from "./reap.js";
 import type { SimulatedInstance, SimulatedStateDirectory } from "./state-directory.js";
 import type { SimulatedSupervisor } from "./supervisor.js";
-import type { SimulatedWorld } from "../world.js";
 
 const NO_RUN_FILES: RunFiles = { exit: null, leader: null, firstStop: null, swept: null };
 
@@ -215,7 +214,7 @@ export class SimulatedHost implements AnchorHost {
 
   #connected(connection: ReturnType<NonNullable<SimulatedInstance["launcher"]>["start"]>["owner"]): void {
     if (connection === null) return;
-    // Its asker may be gone before the anchor has heard of it.
+    // The client may end before the anchor receives it.
     if (this.#by.gone) connection.hangUp();
     else this.#by.connections.add(connection);
   }
@@ -235,7 +234,7 @@ export class SimulatedHost implements AnchorHost {
     });
   }
 
-  /** Put at a moment of the schedule's choosing. Of somebody who died meanwhile it may have been put, or not. */
+  /** Runs when the schedule picks it. For a process that ended meanwhile it may or may not run. */
   #later<T>(work: (resolve: (value: T) => void, reject: (error: Error) => void) => void): Promise<T> {
     return new Promise<T>((resolve, reject) => {
       const boot = this.#kernel.bootId;

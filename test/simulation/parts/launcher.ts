@@ -1,17 +1,16 @@
 import type { StartSpec } from "../../../src/anchor/host.js";
-import { SimulatedAnchor } from "./anchor.js";
-import type { SimulatedPidNamespace, SimulatedProcess } from "./machine.js";
 import type { Actor } from "../scheduler.js";
-import { endProcess, sendSignal } from "./signal.js";
-import { SimulatedRunDirectory, type SimulatedInstance } from "./state-directory.js";
 import type { SimulatedWorld } from "../world.js";
+import { SimulatedAnchor } from "./anchor.js";
+import { endProcess, sendSignal, type SimulatedPidNamespace, type SimulatedProcess } from "./machine.js";
+import { type SimulatedInstance, SimulatedRunDirectory } from "./state-directory.js";
 
 /** As in the real one. */
 const SILENT_MS = 10_000;
 const WATCH_MS = 2_000;
 const HELD_SLACK_MS = 30_000;
 
-/** Parent of all anchors of an instance: it kills what a dead one left, and leaves when nobody needs it. */
+/** Parent of all anchors of an instance. It kills the processes of dead anchors, and ends when it is not needed. */
 export class SimulatedLauncher implements Actor {
   readonly place: SimulatedPidNamespace;
   readonly process: SimulatedProcess;
@@ -66,7 +65,7 @@ export class SimulatedLauncher implements Actor {
     return anchor;
   }
 
-  /** An anchor that does not run is continued; one whose run should have ended is killed. A supervisor that lives does it first. */
+  /** Continues a stopped anchor; kills one whose run should have ended. A live supervisor does this first. */
   #watch(anchor: SimulatedAnchor, continuedAt: number | null): void {
     this.#world.scheduler.after(this, continuedAt === null ? SILENT_MS : WATCH_MS, () => {
       if (anchor.gone || !anchor.held) return;
@@ -98,7 +97,7 @@ export class SimulatedLauncher implements Actor {
     this.#leaveIfIdle();
   }
 
-  /** A child that is no anchor is what a dead one left; so is whoever is in its cgroup. */
+  /** Children that are no anchors belong to dead anchors, as do the processes in their cgroups. */
   #cleanUp(): void {
     const own = new Set([...this.#anchors].map(({ process }) => process));
     const below = (): SimulatedProcess[] =>

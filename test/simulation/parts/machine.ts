@@ -1,6 +1,9 @@
+import type { ProcessEvidence } from "../../../src/anchor/host.js";
 import type { MachineIdentity, ProcessIdentity } from "../../../src/model/process.js";
 import type { Random } from "../random.js";
 import type { Actor, Scheduler, Timebase } from "../scheduler.js";
+import type { SimulatedWorld } from "../world.js";
+import { processEvidence } from "../../support/supervisor/fake-host.js";
 
 /** Numbers are few, so that they are soon used again. */
 const FIRST_PID = 100;
@@ -30,7 +33,7 @@ export interface ProcessStart {
   readonly pid?: number;
 }
 
-/** A process as it truly is. Only this file knows how it looks from outside. */
+/** A process with its true facts. */
 export class SimulatedProcess {
   readonly place: SimulatedPidNamespace;
   readonly identity: ProcessIdentity;
@@ -131,7 +134,7 @@ export class SimulatedPidNamespace {
   }
 }
 
-/** One computer. Its kernel is an actor: what happens to processes by themselves happens to it. */
+/** One computer. Its kernel is an actor, which ends processes. */
 export class SimulatedMachine implements Actor, Timebase {
   readonly random: Random;
   readonly hostId: string;
@@ -193,7 +196,7 @@ export class SimulatedMachine implements Actor, Timebase {
     if (at >= 0) this.cgroups.splice(at, 1);
   }
 
-  /** Time that passes here counts for nobody. */
+  /** Time that does not count on this machine. */
   sleepThrough(ms: number): void {
     this.#bootedAt += ms;
   }
@@ -204,4 +207,67 @@ export class SimulatedMachine implements Actor, Timebase {
     this.#bootedAt = this.#scheduler.now - this.random.between(0, 20_000);
     for (const cgroup of this.cgroups.splice(0)) cgroup.exists = false;
   }
+}
+
+/** The process that signals, and the run for which it does so. */
+export interface SignalSender {
+  readonly who: "anchor" | "launcher" | "reap";
+  readonly runId: string | null;
+  readonly place: SimulatedPidNamespace;
+}
+
+/** The only way a process is signalled by Holdfast. The true owner is known here, whatever the evidence said. */
+export function sendSignal(
+  world: SimulatedWorld,
+  by: SignalSender,
+  target: SimulatedProcess,
+  what: "TERM" | "KILL",
+): void {
+  world.watch.signalled(by, target);
+  if (!target.alive) return;
+  world.note(() => `${by.who} sends ${what} to ${target.identity.pid} (${target.what})`);
+  if (what === "TERM") {
+    if (target.ignoresTerm || target.stuck) return;
+    world.scheduler.post(target.place.machine, () => endProcess(world, target, 15));
+    return;
+  }
+  if (target.stuck) target.doomed = true;
+  else endProcess(world, target, 9);
+}
+
+export function endProcess(world: SimulatedWorld, process: SimulatedProcess, by: number | null): void {
+  if (!process.alive) return;
+  world.note(
+    () => `process ${process.identity.pid} (${process.what}) is gone${by === null ? "" : `, signal ${by}`}`,
+  );
+  process.place.bury(process, by);
+}
+
+/** The process that has the pid now, and whether it is the wanted one. */
+export function evidenceOf(place: SimulatedPidNamespace, wanted: ProcessIdentity | number): ProcessEvidence {
+  const asked = typeof wanted === "number" ? { pid: wanted, startTime: 0, uniqueId: null } : wanted;
+  const found = place.processes.get(asked.pid);
+  if (found === undefined)
+    return processEvidence({ identity: asked, alive: false, matches: false, state: "" });
+  const { identity, parent, session, cgroup, what, leaseId, runId } = found;
+  return processEvidence({
+    identity,
+    matches: typeof wanted === "number" || matchesIdentity(found, wanted),
+    parentPid: parent?.identity.pid ?? 1,
+    processGroupId: asked.pid,
+    sessionId: session.identity.pid,
+    uid: 1000,
+    cgroup: cgroup?.path ?? null,
+    command: what,
+    argv: [what],
+    leaseId,
+    runId: runId ?? null,
+  });
+}
+
+export function matchesIdentity({ identity }: SimulatedProcess, wanted: ProcessIdentity): boolean {
+  return (
+    identity.startTime === wanted.startTime &&
+    (wanted.uniqueId === null || identity.uniqueId === null || identity.uniqueId === wanted.uniqueId)
+  );
 }

@@ -1,9 +1,14 @@
 import type { ReapRequest, ReapResult } from "../../../src/anchor/host.js";
-import { matchesIdentity } from "./inspect.js";
-import type { SimulatedCgroup, SimulatedPidNamespace, SimulatedProcess } from "./machine.js";
 import type { Actor } from "../scheduler.js";
-import { endProcess, sendSignal } from "./signal.js";
 import type { SimulatedWorld } from "../world.js";
+import {
+  endProcess,
+  matchesIdentity,
+  sendSignal,
+  type SimulatedCgroup,
+  type SimulatedPidNamespace,
+  type SimulatedProcess,
+} from "./machine.js";
 
 const KILL_ROUNDS = 3;
 
@@ -16,7 +21,7 @@ const NOTHING_REAPED = {
   survivors: [],
 } as const;
 
-/** `anchor reap`: a process of its own, which outlives the supervisor that asked for it. */
+/** `anchor reap`: a process that outlives the supervisor that started it. */
 export function reap(
   world: SimulatedWorld,
   place: SimulatedPidNamespace,
@@ -37,7 +42,7 @@ export function reap(
   }
   const by = { who: "reap", runId, place } as const;
   const known = new Set<SimulatedProcess>(root === null ? [] : [root]);
-  // Behind handles: whoever was found is the same process for good.
+  // With handles, a found process stays the same one.
   const collect = (): SimulatedProcess[] => {
     if (anchor?.alive === true) for (const each of place.descendantsOf(anchor)) known.add(each);
     for (const each of [...known])
@@ -47,7 +52,7 @@ export function reap(
   };
   const finish = (): void => {
     const left = collect();
-    // Below a subreaper that lives, or in the cgroup: nobody can be anywhere else.
+    // All processes are below a live subreaper or in the cgroup.
     const all = anchor?.alive === true || cgroup !== null;
     const proven = all && left.length === 0 && (cgroup === null || place.membersOf(cgroup).length === 0);
     if (proven && cgroup !== null) place.machine.removeCgroup(cgroup);

@@ -2,7 +2,7 @@ import type { AnchorExit, LeaderStatus, StopFile, RunFiles, SweptFile } from "..
 import type { SimulatedAnchor } from "./anchor.js";
 import type { SimulatedLauncher } from "./launcher.js";
 
-/** What lies in a run's directory. It outlives every process. */
+/** The files of a run's directory. They outlive every process. */
 export class SimulatedRunDirectory {
   readonly runId: string;
   anchor: SimulatedAnchor | null = null;
@@ -40,7 +40,7 @@ export class SimulatedInstance {
   }
 }
 
-/** What the supervisors of one machine share beside the store. */
+/** The state directory that the supervisors of one machine share. */
 export class SimulatedStateDirectory {
   readonly instances = new Map<string, SimulatedInstance>();
 

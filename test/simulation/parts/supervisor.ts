@@ -86,7 +86,7 @@ export class SimulatedSupervisor implements Actor {
     this.connections.clear();
   }
 
-  /** Looked at in one moment, heard of in a later one. A lock file that nobody holds is made and locked again. */
+  /** Checks now, answers later. A lock file without a holder is created and locked again. */
   #checkLock(): Promise<LockState> {
     const { scheduler, flaws } = this.#world;
     return new Promise((resolve) => {
@@ -150,7 +150,7 @@ export class SimulatedSupervisor implements Actor {
   }
 
   /**
-   * Applied at one moment, answered at a later one. What a dead process asked of a server may have been applied, or
+   * Applied at one moment, answered later. The request of a dead process to a server may have been applied, or
    * not; a file is written by the process itself.
    */
   #askStore<T>({ name, writes }: StoreCall, work: () => T): Promise<T> {

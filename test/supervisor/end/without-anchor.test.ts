@@ -23,7 +23,7 @@ for (const [seen, taken] of [
     host.cgroups.set("/cgroup/run_a", seen);
     expect(await killVerifiedTree(host, traces)).toMatchObject({
       emptiness: "proven",
-      by: "nobody",
+      by: null,
       killed: 0,
     });
     expect(host.reaped).toEqual(taken);

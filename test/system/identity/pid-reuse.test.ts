@@ -1,8 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { repetitions } from "../../support/scale.js";
 import { PidNamespaces, canCreatePidNamespace } from "./pid-namespaces.js";
 
 /** Each round collides once for `reap` and once for `recover()`, per kind of bystander. */
-const ROUNDS = process.env["HOLDFAST_SOAK"] === "1" ? 25 : 2;
+const ROUNDS = repetitions(1, 25);
 
 interface Fate {
   readonly alive: boolean;

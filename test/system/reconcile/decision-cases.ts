@@ -141,13 +141,6 @@ export const decisionCases: readonly DecisionCase[] = [
     record: lost("proven", "restarted"),
   },
   {
-    name: "another boot, own run: lost by restart, nothing signalled",
-    by: FIRST_INSTANCE,
-    arrange: orphanWithColumns({ boot_id: "another" }),
-    ...otherBoot,
-    record: { ...lost("proven"), ownerInstanceId: FIRST_INSTANCE },
-  },
-  {
     name: "an exit file: its status is recorded",
     arrange: killedAtStep("end-heard"),
     decision: { row: "exit-file", action: "finalize" },
@@ -196,12 +189,6 @@ export const decisionCases: readonly DecisionCase[] = [
     arrange: orphanRun,
     ...adopted,
     record: running(NEXT_INSTANCE, { leaseEpoch: 2 }),
-  },
-  {
-    name: "a live anchor of a dead owner, a service: adopted",
-    arrange: (home, owner) => orphanRun(home, owner, { kind: "service" }),
-    ...adopted,
-    record: running(NEXT_INSTANCE, { kind: "service" }),
   },
   {
     name: "a live anchor of a dead owner, to end with it: terminated",
@@ -295,14 +282,5 @@ export const decisionCases: readonly DecisionCase[] = [
     record: lost("unproven", "nothing was signalled"),
     untouched: true,
     end: (home) => home.killStrays(),
-  },
-  {
-    name: "a stale lease of a missing process: lost, unproven",
-    arrange: async (home, owner) => {
-      const argv = ["sleep", `100001.${home.tokenProcesses.token}`];
-      return killAll(home, owner, await owner.spawn({ io: "pipe", argv }));
-    },
-    decision: { row: "unverifiable", action: "lose" },
-    record: lost("unproven"),
   },
 ];

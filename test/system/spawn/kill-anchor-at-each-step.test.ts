@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
+import { OPEN_RUN_STATES } from "../../../src/model/run.js";
 import { findAnchorOf, interceptStarts, interruptedSupervisor, parentOf } from "./interrupted-supervisor.js";
 import {
   forEachConcurrently,
@@ -10,13 +11,12 @@ import {
   type SpawnHome,
   type SpawnStep,
 } from "./spawn-fixture.js";
+import { repetitions } from "../../support/scale.js";
 import { waitFor } from "../../support/wait-for.js";
 
-const soak = process.env["HOLDFAST_SOAK"] === "1";
-const REPEATS = soak ? 150 : 10;
+const REPEATS = repetitions(4, 150);
 /** Most of the time is waiting. */
 const AT_ONCE = 15;
-const LIVING = ["starting", "running", "exiting"] as const;
 const argv = ["/bin/sh", "-c", MARK_AND_SLEEP];
 
 type Target = "anchor" | "launcher" | "anchor and launcher";
@@ -47,7 +47,7 @@ async function spawnAndKill(home: SpawnHome, step: SpawnStep, target: Target): P
   if (target === "launcher" || step === "asked") await run?.cancel({ actor: "test" });
   await run?.wait();
   // A spawn may be refused before its record has ended.
-  await waitFor(async () => (await supervisor.listRuns({ states: LIVING })).length === 0, 10_000);
+  await waitFor(async () => (await supervisor.listRuns({ states: OPEN_RUN_STATES })).length === 0, 10_000);
   // The next run works.
   const next = await supervisor.spawn({ io: "pipe", argv: ["/bin/true"] });
   expect((await next.wait()).exit).toMatchObject({ reason: "exit", code: 0 });

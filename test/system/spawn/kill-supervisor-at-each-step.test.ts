@@ -1,12 +1,12 @@
 import { describe, expect, test } from "vitest";
 import { forEachConcurrently, nextSupervisor, SPAWN_STEPS, SpawnFixture } from "./spawn-fixture.js";
+import { repetitions } from "../../support/scale.js";
 import { waitFor } from "../../support/wait-for.js";
 
-const soak = process.env["HOLDFAST_SOAK"] === "1";
-const VICTIMS = soak ? 100 : 5;
+const VICTIMS = repetitions(2, 100);
 /** Runs that are at the step when their supervisor is killed. */
 const SPAWNS = 3;
-const RANDOM = soak ? 500 : 24;
+const RANDOM = repetitions(12, 500);
 /** Victims that start at the same time: each is a Node process with a store of its own. */
 const AT_ONCE = 3;
 const OWNER_LOSS_MS = 200;
@@ -70,7 +70,7 @@ describe("a supervisor that comes back within the grace", () => {
   for (const { name, after, runs } of SPAWN_STEPS) {
     test(`after ${after}: ${runs ? "goes on with the run" : "ends it, unexecuted"}`, async () => {
       const fixture = await SpawnFixture.open();
-      for (let round = 0; round < (soak ? 30 : 1); round++) {
+      for (let round = 0; round < repetitions(1, 30); round++) {
         const home = await fixture.home(`v${round}`);
         await fixture.kill(home, name, SPAWNS, 60_000);
         const supervisor = await nextSupervisor(home);

@@ -11,10 +11,9 @@ import {
   shellInput,
   waitForOutput,
 } from "../../support/supervisor/real-supervisor.js";
-import { scaled } from "../../support/scale.js";
+import { repetitions, scaled } from "../../support/scale.js";
 
-const soak = process.env["HOLDFAST_SOAK"] === "1";
-const rounds = soak ? 1_000 : 60;
+const rounds = repetitions(40, 1_000);
 /** Enough to load both cores, which reveals races. */
 const atOnce = 6;
 

@@ -159,7 +159,12 @@ const someEnds = ends.filter(({ name }) =>
 
 const matrix = [
   ...everywhere.flatMap(([user, tier]) =>
-    ends.flatMap((end) => (["pipe", "pty"] as const).map((io) => ({ end, io, user, tier }))),
+    ends.flatMap((end) =>
+      // The terminal does not depend on the user: one tier for each is enough.
+      (["pipe", ...((user === rootUser) === (tier === tiers.cgroup) ? ["pty" as const] : [])] as const).map(
+        (io) => ({ end, io, user, tier }),
+      ),
+    ),
   ),
   ...inPlaces.flatMap(([user, tier]) => someEnds.map((end) => ({ end, io: "pipe" as const, user, tier }))),
 ];

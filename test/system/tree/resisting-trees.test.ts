@@ -4,6 +4,7 @@ import { join, resolve } from "node:path";
 import { describe, expect, test } from "vitest";
 import type { LiveProcess } from "../../support/live-processes.js";
 import { buildNativePrograms, whyNoCompiler } from "../../support/native-programs.js";
+import { repetitions } from "../../support/scale.js";
 import { currentUser, rootUser, tiers } from "../../support/sandbox.js";
 import { signalRecorded } from "../../support/supervisor/shared-home.js";
 import { scenarioScript } from "../../support/supervisor/token-processes.js";
@@ -124,7 +125,7 @@ describe.concurrent("a tree that resists", () => {
 
 /** A process that is found has already ended, and its successor is not found yet: only the subreaper sees all of them. */
 describe("processes that replace themselves by forking", () => {
-  const rounds = 5;
+  const rounds = repetitions(2, 5);
   for (const [tier, hoppers] of [
     [tiers.cgroup, 3],
     [tiers.none, 3],
