@@ -1,23 +1,32 @@
+import { text } from "node:stream/consumers";
 import { CliOutputStream } from "../../agents/cli-output.js";
 import type { GatewayClient } from "../../api/client.js";
 import type { RequestOf, ResponseOf } from "../../api/contract.js";
 import type { CliOutput } from "../../config/agents.js";
 import { defaults } from "../../defaults.js";
+import { BadInput } from "../../errors.js";
 import { environmentOutsideRuns } from "../../gateway/start.js";
 import type { SpawnOptions } from "../../supervisor/api.js";
 import { sanitizeText } from "../../text/sanitize.js";
 import { truncateStart } from "../../text/truncate.js";
 import { connectOrStart } from "../client/connect.js";
-import { warnIfNobodyNotified } from "../client/notify-options.js";
+import {
+  misplacedNotifyOption,
+  notifyBody,
+  type NotifyFlags,
+  targetlessNotifyOption,
+  warnIfNobodyNotified,
+} from "../client/notify-options.js";
 import { tryConnectForReading } from "../client/read-client.js";
 import { sessionToken } from "../client/requester.js";
-import type { JsonFlag } from "../options/parsers.js";
+import { type DetachFlags, isDetached, type JsonFlag } from "../options/parsers.js";
 import { exitCodes } from "../print/exit-code.js";
 import { notice } from "../print/stderr.js";
 import { print, printRequired, toJson } from "../print/stdout.js";
 import { printTable, terminalWidth } from "../print/table.js";
 import { execRequestBody, startExitCode } from "../run/exec.js";
 import { openGatewayRunner, type RequestRun } from "../run/foreground-runner.js";
+import { currentUmask } from "../run/command.js";
 import { type OutputView, runInForeground } from "../run/foreground.js";
 
 type ListedAgent = ResponseOf<"listAgents">["agents"][number];
@@ -118,17 +127,50 @@ function hasExecutable({ executable }: AgentCheck["checks"][number]): boolean {
   return executable !== null;
 }
 
+export interface RunAgentFlags extends NotifyFlags, DetachFlags {
+  readonly resume?: string;
+  readonly cwd?: string;
+  readonly clearEnv?: true;
+  readonly timeout: number;
+  readonly grace: number;
+  readonly label: Readonly<Record<string, string>>;
+  readonly json?: boolean;
+}
+
 interface RunAgentRequest {
   readonly agent: string;
   readonly prompt: string;
-  readonly resume: string | null;
+  readonly resume: string | undefined;
   readonly options: Pick<SpawnOptions, "cwd" | "umask" | "labels" | "timeoutMs" | "graceMs" | "clearEnv">;
   readonly json: boolean;
 }
 
+/** Runs an agent's one-shot command with a prompt; `-` reads the prompt from stdin. */
+export async function runAgent(agent: string, argument: string, flags: RunAgentFlags): Promise<number> {
+  const { cwd, resume, json = false } = flags;
+  const misplaced = misplacedNotifyOption(flags);
+  if (!isDetached(flags) && misplaced !== null)
+    throw new BadInput("option", `${misplaced}: add --detach; nothing was started`);
+  // A resumed session may belong to another session, which is then the target.
+  const targetless = resume === undefined ? targetlessNotifyOption(flags) : null;
+  if (targetless !== null) throw new BadInput("option", `${targetless}; nothing was started`);
+  const prompt = argument === "-" ? await text(process.stdin) : argument;
+  const umask = currentUmask();
+  const options = {
+    ...(cwd === undefined ? {} : { cwd }),
+    ...(umask === undefined ? {} : { umask }),
+    clearEnv: flags.clearEnv === true,
+    labels: flags.label,
+    timeoutMs: flags.timeout,
+    graceMs: flags.grace,
+  };
+  const request = { agent, prompt, resume, options, json };
+  return isDetached(flags) ? runAgentDetached(request, notifyBody(flags)) : runAgentInForeground(request);
+}
+
 type AgentBody = RequestOf<"runAgent">["body"];
 
-export async function runAgentDetached(
+async function runAgentDetached(
   request: RunAgentRequest,
   notification: Pick<AgentBody, "notify" | "origin">,
 ): Promise<number> {
@@ -149,7 +191,7 @@ export async function runAgentDetached(
 }
 
 /** Shows the agent's output while it works. Returns the exit code. */
-export async function runAgentInForeground(request: RunAgentRequest): Promise<number> {
+async function runAgentInForeground(request: RunAgentRequest): Promise<number> {
   const { options, json } = request;
   return runInForeground({
     inProcess: false,
@@ -175,18 +217,18 @@ function agentOutputView(request: RunAgentRequest): OutputView {
   return {
     open: (runRequest) => openGatewayRunner(runRequest, requestRun),
     stdout: (bytes) => {
-      const text = sanitizeText(stream?.push(bytes) ?? "");
-      printed ||= text.trim() !== "";
-      return text;
+      const shown = sanitizeText(stream?.push(bytes) ?? "");
+      printed ||= shown.trim() !== "";
+      return shown;
     },
     stderr: (bytes) => sanitizeText(errors.decode(bytes, { stream: true })),
     finish: async (run) => {
       const client = used ?? (await connectOrStart()).client;
       const { session, result } = await client.agentResult({ params: { runId: run.runId } });
       if (request.json) return { stdout: toJson({ run, session, result }), complaint: result?.error ?? null };
-      const { text = "", error = null } = result ?? {};
+      const { text: answer = "", error = null } = result ?? {};
       // Some agents print their answer only at the end.
-      return { stdout: !printed && text !== "" ? `${sanitizeText(text)}\n` : "", complaint: error };
+      return { stdout: !printed && answer !== "" ? `${sanitizeText(answer)}\n` : "", complaint: error };
     },
   };
 }
@@ -207,7 +249,7 @@ function agentBody(
 ): AgentBody {
   return {
     prompt,
-    ...(resume === null ? {} : { resume }),
+    ...(resume === undefined ? {} : { resume }),
     ...(clearEnv === true ? {} : { environment }),
     cwd,
     umask,

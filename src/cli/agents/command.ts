@@ -1,26 +1,18 @@
 import { type Command, Option } from "commander";
 import { defaults } from "../../defaults.js";
-import { BadInput } from "../../errors.js";
-import {
-  addNotifyOptions,
-  misplacedNotifyOption,
-  notifyBody,
-  type NotifyFlags,
-  targetlessNotifyOption,
-} from "../client/notify-options.js";
+import { addNotifyOptions } from "../client/notify-options.js";
 import {
   addDetachOption,
   asOptionParser,
   collectPairs,
-  type DetachFlags,
-  isDetached,
   lazyAction,
   type SetExitCode,
 } from "../options/parsers.js";
 import { formatDuration, parseDuration } from "../options/units.js";
 import { exitCodes } from "../print/exit-code.js";
 import { notice } from "../print/stderr.js";
-import { currentUmask, reportRunFailure } from "../run/command.js";
+import { reportRunFailure } from "../run/command.js";
+import type { RunAgentFlags } from "./agents.js";
 
 /** Adds a hint if the command of a known agent is not installed. */
 export function noticeInstallHint(code: number): number {
@@ -79,16 +71,6 @@ Examples:
   git diff | holdfast agent run gemini -
 `;
 
-interface RunFlags extends NotifyFlags, DetachFlags {
-  readonly resume?: string;
-  readonly cwd?: string;
-  readonly clearEnv?: true;
-  readonly timeout: number;
-  readonly grace: number;
-  readonly label: Readonly<Record<string, string>>;
-  readonly json?: true;
-}
-
 export function addAgentCommand(program: Command, setExitCode: SetExitCode): void {
   const duration = asOptionParser(parseDuration);
   const agent = program
@@ -119,35 +101,8 @@ export function addAgentCommand(program: Command, setExitCode: SetExitCode): voi
     .option("--label <key=value>", "put a label on the run (repeatable)", collectPairs, {})
     .option("--json", "print run, session and result as JSON on stdout at the end; output goes to stderr")
     .addHelpText("after", runExamples)
-    .action(async (id: string, prompt: string, flags: RunFlags) =>
-      setExitCode(noticeInstallHint(await startAgent(id, prompt, flags).catch(reportRunFailure))),
-    );
-}
-
-async function startAgent(agent: string, argument: string, flags: RunFlags): Promise<number> {
-  const misplaced = misplacedNotifyOption(flags);
-  if (!isDetached(flags) && misplaced !== null)
-    throw new BadInput("option", `${misplaced}: add --detach; nothing was started`);
-  // A resumed session may belong to another session, which is then the target.
-  const targetless = flags.resume === undefined ? targetlessNotifyOption(flags) : null;
-  if (targetless !== null) throw new BadInput("option", `${targetless}; nothing was started`);
-  const { runAgentDetached, runAgentInForeground } = await import("./agents.js");
-  const prompt =
-    argument === "-" ? await (await import("node:stream/consumers")).text(process.stdin) : argument;
-  const umask = currentUmask();
-  const request = {
-    agent,
-    prompt,
-    resume: flags.resume ?? null,
-    options: {
-      ...(flags.cwd === undefined ? {} : { cwd: flags.cwd }),
-      ...(umask === undefined ? {} : { umask }),
-      clearEnv: flags.clearEnv === true,
-      labels: flags.label,
-      timeoutMs: flags.timeout,
-      graceMs: flags.grace,
-    },
-    json: flags.json === true,
-  };
-  return isDetached(flags) ? runAgentDetached(request, notifyBody(flags)) : runAgentInForeground(request);
+    .action(async (id: string, prompt: string, flags: RunAgentFlags) => {
+      const { runAgent } = await import("./agents.js");
+      setExitCode(noticeInstallHint(await runAgent(id, prompt, flags).catch(reportRunFailure)));
+    });
 }

@@ -93,9 +93,9 @@ describe("off a terminal", () => {
       .split("\n")
       .map((line) => JSON.parse(line) as Update);
     const sent = (JSON.parse(TURN) as { update?: unknown }[]).flatMap(({ update }) => update ?? []);
-    const heard = updates.filter(({ type }) => type === "update").map(({ data }) => data);
-    expect(heard).toHaveLength(12);
-    expect(heard.filter((each) => !/chunk/.test(JSON.stringify(each)))).toEqual(sent);
+    const received = updates.filter(({ type }) => type === "update").map(({ data }) => data);
+    expect(received).toHaveLength(12);
+    expect(received.filter((each) => !/chunk/.test(JSON.stringify(each)))).toEqual(sent);
     const seqs = updates.map(({ seq }) => seq);
     expect(seqs).toEqual(seqs.map((_, at) => (seqs[0] ?? 0) + at));
     expect(updates.filter(({ type }) => type !== "update").map(({ type }) => type)).toEqual([

@@ -13,7 +13,7 @@ beforeAll(async () => {
 test.each([
   ["allow", "<yes>", "allowed"],
   ["deny", "<no>", "denied"],
-])("without a terminal the command to answer with is shown: %s", async (verdict, told, word) => {
+])("without a terminal the command to answer with is shown: %s", async (verdict, answered, word) => {
   const { child, finished } = shared.gatewayFixture.start(
     "acp",
     "prompt",
@@ -34,7 +34,7 @@ test.each([
       `^\\? execute: leap \\(expires in .*\\): holdfast acp permissions show ${id}, then allow or deny\n`,
     ),
   );
-  expect(answer.stdout.endsWith(`\n${word}: execute: leap (operator)\n\n${told} over\n`)).toBe(true);
+  expect(answer.stdout.endsWith(`\n${word}: execute: leap (operator)\n\n${answered} over\n`)).toBe(true);
   const late = await acp("permissions", "deny", id);
   expect(late).toMatchObject({ code: 3, stdout: `${id}: too late, ${verdict} (operator)\n` });
   expect((await acp("permissions", "list")).stdout).toBe("");
@@ -56,13 +56,13 @@ test("a session cannot answer for the operator", async () => {
 
 test("rules answer without asking, and a denial is shown", async () => {
   const client = await shared.gatewayFixture.client();
-  for (const [permissions, told, shown] of [
+  for (const [permissions, answered, shown] of [
     ["approve-all", "<yes>", ""],
     ["deny-all", "<no>", "denied: execute: leap (rule 1)\n\n"],
   ] as const) {
     const id = await openScriptedSession(shared.gatewayFixture, permissions, { permissions });
     const answer = await acp("prompt", permissions, scriptedPrompt({ ask: "leap" }));
-    expect(answer).toMatchObject({ code: 0, stdout: `${shown}${told}\n`, stderr: "" });
+    expect(answer).toMatchObject({ code: 0, stdout: `${shown}${answered}\n`, stderr: "" });
     await client.acpClose({ params: { id } });
   }
 });

@@ -1,13 +1,13 @@
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { setTimeout } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { WatchedUpdate } from "../../../src/cli/acp/view/texts.js";
 import { BackgroundGateway } from "../../support/cli/background-gateway.js";
 import { startGateway } from "../../../src/gateway/start.js";
 import { cliPath, waitForText } from "../../support/cli/cli-fixture.js";
 import { openScriptedSession, scriptedPrompt } from "../../support/agents/scripted-agent.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const BEFORE = 200;
 const AFTER = 1_000;
@@ -47,9 +47,9 @@ describe("a gateway that ends during a turn", () => {
         await gatewayFixture.holdfast("gateway", "start");
       }
       const { code, stdout } = await text.finished;
-      const said = (count: number, [left, right]: string): string =>
+      const numbered = (count: number, [left, right]: string): string =>
         Array.from({ length: count }, (__, at) => `${left}${at}${right}`).join("");
-      expect(stdout).toBe(`${said(BEFORE, "<>")}${said(AFTER, "[]")}\n`);
+      expect(stdout).toBe(`${numbered(BEFORE, "<>")}${numbered(AFTER, "[]")}\n`);
       expect(code).toBe(0);
 
       // A watcher has seen the same, and the end.
@@ -65,25 +65,24 @@ describe("a gateway that ends during a turn", () => {
 
   test("is killed at any moment of a prompt: the agent gets the prompt once", async () => {
     await using gatewayFixture = await BackgroundGateway.started();
-    await openScriptedSession(gatewayFixture, "r");
-    const DELAYS_MS = [150, 450];
-    for (const [round, ms] of DELAYS_MS.entries()) {
+    const id = await openScriptedSession(gatewayFixture, "r");
+    const client = await gatewayFixture.client();
+    const moments = {
+      "the turn is recorded": async () => (await client.acpShow({ params: { id } })).turns.length > 0,
+      "the agent answers": async () => (await client.acpShow({ params: { id } })).session.seq > 10,
+    };
+    for (const [moment, isReached] of Object.entries(moments)) {
       const { pid } = (await startGateway(gatewayFixture.home, cliPath)).status;
-      const { finished } = gatewayFixture.start(
-        "acp",
-        "prompt",
-        "r",
-        scriptedPrompt({ times: 300, each: { say: `(${round}.#)` } }),
-      );
-      await setTimeout(ms);
+      const prompt = scriptedPrompt({ times: 300, each: { say: `(${moment} #)` } });
+      const { finished } = gatewayFixture.start("acp", "prompt", "r", prompt);
+      await waitFor(moment, isReached);
       // oxlint-disable-next-line no-restricted-properties -- its own gateway
       process.kill(pid, "SIGKILL");
-      const { code, stdout, stderr } = await finished;
-      const said = Array.from({ length: 300 }, (_, at) => `(${round}.${at})`).join("");
-      expect({ code, stdout, stderr }).toEqual({ code: 0, stdout: `${said}\n`, stderr });
+      const text = Array.from({ length: 300 }, (_, at) => `(${moment} ${at})`).join("");
+      expect(await finished).toMatchObject({ code: 0, stdout: `${text}\n` });
     }
     await startGateway(gatewayFixture.home, cliPath);
     const { turns } = await (await gatewayFixture.client()).acpHistory({ params: { id: "r" } });
-    expect(turns.map(({ outcome }) => outcome)).toEqual(DELAYS_MS.map(() => "completed"));
+    expect(turns.map(({ outcome }) => outcome)).toEqual(["completed", "completed"]);
   });
 });

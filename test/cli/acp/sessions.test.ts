@@ -85,27 +85,27 @@ test("two owners may each have a session with the same name, and each addresses 
 
 test("status and history show turns, messages and whether a message was delivered", async () => {
   const sessions = (...args: readonly string[]) => shared.batchCli.holdfast("sessions", ...args);
-  const id = await openScriptedSession(shared.gatewayFixture, "told");
+  const id = await openScriptedSession(shared.gatewayFixture, "messages");
   const client = await shared.gatewayFixture.client();
   await client.acpPrompt({ params: { id }, body: { text: scriptedPrompt({ say: "fine\u001b[2J" }) } });
-  const noted = await sessions("send", "told", "--deliver", "next-turn", "--json", "know\u001b[2J this");
+  const noted = await sessions("send", "messages", "--deliver", "next-turn", "--json", "know\u001b[2J this");
   expect(JSON.parse(noted.stdout)).toMatchObject({ deliver: "next-turn", turnId: null, deliveredAt: null });
-  const status = (await sessions("status", "told")).stdout;
+  const status = (await sessions("status", "messages")).stdout;
   expect(status).toMatch(/^state +idle$[^]*^messages +1, 1 waiting, the last .*\nacp +ready, mode session$/m);
-  const before = (await sessions("history", "told")).stdout;
+  const before = (await sessions("history", "messages")).stdout;
   expect(before).toMatch(/^#1 \S+ operator, completed after /m);
   expect(before).toMatch(/^#2 user, operator, \S+ \(waits for the next turn\)\nknow.* this$/m);
-  await sessions("send", "told", "go on");
+  await sessions("send", "messages", "go on");
   await waitFor("both messages are delivered", async () => {
     const { state, messages } = await client.sessionStatus({ params: { id } });
     return state === "idle" && messages.pending === 0;
   });
-  const { stdout } = await sessions("history", "told");
+  const { stdout } = await sessions("history", "messages");
   expect(stdout).toMatch(/^#2 user, operator, \S+ \(delivered with #3\)$/m);
   expect(stdout).toMatch(/^#3 \S+ operator, completed after .*\n> Message from the operator:\n> > go on$/m);
   expect(stdout).not.toContain("\u001b[2J");
-  expect((await sessions("history", "told", "--limit", "1")).stderr).toContain("--before 3");
-  const page = await sessions("history", "told", "--before", "3", "--json");
+  expect((await sessions("history", "messages", "--limit", "1")).stderr).toContain("--before 3");
+  const page = await sessions("history", "messages", "--before", "3", "--json");
   expect(JSON.parse(page.stdout)).toMatchObject({
     messages: [{ seq: 2 }],
     turns: [{ place: 1, outcome: "completed" }],

@@ -125,7 +125,7 @@ test("there are colours, and none with NO_COLOR", async () => {
 test.each([
   [["y"], "<yes>", "allowed: execute: rm -rf / (operator)"],
   [[], "<no>", "denied: execute: rm -rf / (operator)"],
-])("a permission request is asked on the terminal: %j", async (answer, said, line) => {
+])("a permission request is asked on the terminal: %j", async (answer, text, line) => {
   const runId = await terminal(
     {},
     "prompt",
@@ -140,7 +140,7 @@ test.each([
   ]);
   await type(runId, ...answer, "Enter");
   expect((await ended(runId)).exit).toMatchObject({ code: 0 });
-  expect(await screen(runId)).toEqual(expect.arrayContaining([line, `${said} over`]));
+  expect(await screen(runId)).toEqual(expect.arrayContaining([line, `${text} over`]));
 });
 
 test("a request that another client answers is withdrawn; updates wait meanwhile", async () => {

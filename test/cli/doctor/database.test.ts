@@ -52,10 +52,10 @@ test.each([
   ["replication", "warn", "synchronous replication is off", { synchronousStandbys: "" }],
   ["replication", "warn", "do not wait for ANY 1", { synchronousCommit: "local" }],
   ["connections", "warn", "room for 0 more", { connections: { most: 97, used: 90, ours: 0 } }],
-] as const)("%s: %s, %s", (name, state, said, change) => {
+] as const)("%s: %s, %s", (name, state, text, change) => {
   const found = judged(change).filter((each) => each.state !== "ok");
   expect(found).toEqual([
-    { name, state, detail: expect.stringContaining(said), remedy: expect.stringMatching(/.+/) },
+    { name, state, detail: expect.stringContaining(text), remedy: expect.stringMatching(/.+/) },
   ]);
 });
 
@@ -74,14 +74,14 @@ describe.skipIf(whyNoPostgres !== null)("on a real server", { timeout: 120_000 }
       cliFixture.startWith({ HOLDFAST_DATABASE_URL: address }, "doctor", "--json").finished;
     const { stdout, stderr } = await ask(url);
     const { checks } = JSON.parse(stdout) as { checks: { name: string; state: string; detail: string }[] };
-    const told = Object.fromEntries(checks.map(({ name, state, detail }) => [name, `${state} ${detail}`]));
-    expect(told["database"]).toMatch(
+    const found = Object.fromEntries(checks.map(({ name, state, detail }) => [name, `${state} ${detail}`]));
+    expect(found["database"]).toMatch(
       /^(ok|warn) postgres database db\d+ at .*: PostgreSQL \d+.*, answers in /,
     );
     // The settings of the test server.
-    expect(told["database disk"]).toMatch(/^warn fsync is off/);
-    expect(told["replication"]).toMatch(/^warn synchronous replication is off/);
-    expect(told["connections"]).toMatch(/^ok \d+ of 97 are used, 0 by Holdfast; .* room for \d+ more$/);
+    expect(found["database disk"]).toMatch(/^warn fsync is off/);
+    expect(found["replication"]).toMatch(/^warn synchronous replication is off/);
+    expect(found["connections"]).toMatch(/^ok \d+ of 97 are used, 0 by Holdfast; .* room for \d+ more$/);
     expect(stdout + stderr).not.toContain("hunter2");
     expect(await database.query("select 1 from pg_namespace where nspname = 'holdfast'")).toEqual([]);
     const away = await ask(url.replace(running.directory, "/nowhere"));
@@ -126,10 +126,10 @@ describe.skipIf(whyNoPostgres !== null)("on a real server", { timeout: 120_000 }
       (await cliFixture.startWith({ HOLDFAST_DATABASE_URL: url }, "doctor").finished).stdout;
     await database.query("create role stranger login");
     const stranger = database.url.replace("postgres@", "stranger@");
-    const told = await ask(stranger);
-    expect(told).toMatch(/^bad +database .*may not write there/m);
-    expect(told).toMatch(/^ok +connections +the maximum is 97; the number in use is not known/m);
-    expect(told).toMatch(/^ok +clock .*; leases use the database's clock, deadlines the monotonic one$/m);
+    const found = await ask(stranger);
+    expect(found).toMatch(/^bad +database .*may not write there/m);
+    expect(found).toMatch(/^ok +connections +the maximum is 97; the number in use is not known/m);
+    expect(found).toMatch(/^ok +clock .*; leases use the database's clock, deadlines the monotonic one$/m);
     await (await database.open())[Symbol.asyncDispose]();
     expect(await ask(stranger)).toMatch(/^bad +database .*may not write there/m);
     await database.query("grant usage on schema holdfast to stranger");

@@ -33,7 +33,7 @@ test("channels are listed, checked and tested as configured, and no secret is pr
       `[channels.bell]\nkind = "bell"\n`,
     ].join("\n"),
   );
-  const said: string[] = [];
+  const printed: string[] = [];
   const holdfast = async (...words: readonly string[]): Promise<CliResult> => {
     const { child, finished } = gatewayFixture.startWith(
       { HOLDFAST_CONFIG: path, BOT_TOKEN: TOKEN },
@@ -41,7 +41,7 @@ test("channels are listed, checked and tested as configured, and no secret is pr
     );
     child.stdin.end();
     const done = await finished;
-    said.push(done.stdout, done.stderr);
+    printed.push(done.stdout, done.stderr);
     return done;
   };
 
@@ -65,7 +65,7 @@ test("channels are listed, checked and tested as configured, and no secret is pr
   expect(delivered.stderr).toContain("started a gateway in the background");
   expect(there.received[0]?.headers["webhook-id"]).toMatch(/^test:/);
 
-  const [refused, json, threaded, nobody, pager, none, bell, unknown] = (await Promise.all(
+  const [refused, json, threaded, chatless, pager, none, bell, unknown] = (await Promise.all(
     [
       ["busy"],
       ["inside", "--json"],
@@ -95,7 +95,7 @@ test("channels are listed, checked and tested as configured, and no secret is pr
     /not delivered by pager: the program exited with 3: \{"type":"task\.terminal".* \(run_\w+\); a notification would be retried\n$/,
   );
   expect(none.stderr).toMatch(/no-such-pager.*; a notification would be retried\n$/);
-  expect(nobody.stderr).toMatch(
+  expect(chatless.stderr).toMatch(
     /neither the notification nor the config has a Telegram chat; a retry cannot succeed\n$/,
   );
   expect(bell.stderr).toContain("no terminal is attached");
@@ -116,7 +116,7 @@ test("channels are listed, checked and tested as configured, and no secret is pr
   expect(there.received).toHaveLength(1);
 
   await Promise.all([holdfast("config", "show", "--json"), holdfast("notify", "channels", "--json")]);
-  said.push(await readFile(join(gatewayFixture.home, "gateway.log"), "utf8"));
+  printed.push(await readFile(join(gatewayFixture.home, "gateway.log"), "utf8"));
   for (const hidden of ["hush", KEY.toString("base64").slice(0, 20)])
-    expect(said.filter((text) => text.includes(hidden))).toEqual([]);
+    expect(printed.filter((text) => text.includes(hidden))).toEqual([]);
 });

@@ -50,8 +50,10 @@ test.each([
     async () => (await fixture.client.getTask({ params: { id } })).task.delivery === "delivered",
   );
   expect(task).toMatchObject({ runtime, policy: "done_only" });
-  const told = (await readFile(fixture.received, "utf8")).split("\n").filter((line) => line.includes(id));
-  expect(told.map((line) => (JSON.parse(line) as { readonly type: string }).type)).toEqual(["task.terminal"]);
+  const received = (await readFile(fixture.received, "utf8")).split("\n").filter((line) => line.includes(id));
+  expect(received.map((line) => (JSON.parse(line) as { readonly type: string }).type)).toEqual([
+    "task.terminal",
+  ]);
 });
 
 test("--notify without a target is refused, or warned of if only the gateway knows the target", async () => {

@@ -105,7 +105,7 @@ test("a session finds its own tasks behind any number of tasks that it may not s
   expect(await worker.holdfast("tasks", "notify", taskId, "silent")).toMatchObject({ code: 0 });
   expect(await worker.holdfast("tasks", "cancel", taskId)).toMatchObject({ code: 0 });
   expect(await worker.holdfast("tasks", "wait", taskId)).toMatchObject({ code: 130 });
-  // The program that works on it is told at its next heartbeat.
+  // The program that works on it gets the stop request at its next heartbeat.
   expect(await own.taskProgress({ params: { id: taskId } })).toMatchObject({ stop: true });
 });
 
@@ -154,10 +154,10 @@ test("an invalid or ambiguous argument is refused in one sentence and changes no
     [1, /has no message that could not be delivered$/, "retry", other],
     [1, /has no message that could not be delivered$/, "dismiss", one],
   ];
-  for (const [code, said, ...words] of refusals) {
+  for (const [code, message, ...words] of refusals) {
     const answer = await fixture.tasks(...words);
     expect({ words, ...answer }).toMatchObject({ words, code, stdout: "" });
-    expect(answer.stderr.trimEnd()).toMatch(said);
+    expect(answer.stderr.trimEnd()).toMatch(message);
     expect(answer.stderr.split("\n")).toHaveLength(2);
   }
   // A task of another session is reported like a missing one.
@@ -193,9 +193,9 @@ describe("wait", () => {
 });
 
 test("an empty token does not act for the operator", async () => {
-  await using nobody = new BatchCli({ ...fixture.gatewayFixture.env, HOLDFAST_TOKEN: "" });
+  await using tokenless = new BatchCli({ ...fixture.gatewayFixture.env, HOLDFAST_TOKEN: "" });
   for (const words of [["tasks"], ["run", "--", "true"], ["ps"], ["gateway", "stop"]])
-    expect(await nobody.holdfast(...words)).toMatchObject({
+    expect(await tokenless.holdfast(...words)).toMatchObject({
       code: 2,
       stdout: "",
       stderr: expect.stringContaining("HOLDFAST_TOKEN is empty; nothing was done") as string,

@@ -38,7 +38,7 @@ test.skipIf(whyNoTerminal !== null).each([
   ["is stopped: the command waits for the next", "SIGTERM", "the gateway was stopped"],
 ] as const)(
   "a gateway that %s, and what happened meanwhile is shown",
-  async (_, signal, said) => {
+  async (_, signal, reason) => {
     const id = await atWork("counting");
     const { pid } = await gatewayFixture.status();
     const goesOn = async (text: string): Promise<unknown> => {
@@ -51,7 +51,7 @@ test.skipIf(whyNoTerminal !== null).each([
       // oxlint-disable-next-line no-restricted-properties -- its own gateway
       ["counting: two thirds", async () => process.kill(pid, signal)],
       [
-        `${said}; waiting for the next gateway`,
+        `${reason}; waiting for the next gateway`,
         async () => {
           if (signal === "SIGTERM") await startGateway(gatewayFixture.home, cliPath);
           await waitFor("another gateway is ready", async () =>
