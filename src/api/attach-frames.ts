@@ -49,7 +49,7 @@ export const CLOSE_GATEWAY_STOPPED = 1001;
 export const CLOSE_COMPLETE = 1000;
 
 const FRAME_STREAMS = ["stdin", "stdout", "stderr"] as const;
-export type FrameStream = (typeof FRAME_STREAMS)[number];
+type FrameStream = (typeof FRAME_STREAMS)[number];
 
 const HEADER_BYTES = 9;
 

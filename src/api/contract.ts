@@ -78,7 +78,7 @@ export const contract = {
   acpQuestion: acp.acpQuestionRoute,
 } as const;
 
-export type Contract = typeof contract;
+type Contract = typeof contract;
 export type Verb = keyof Contract;
 export type RequestOf<V extends Verb> = RouteRequest<Contract[V]>;
 export type ParsedRequestOf<V extends Verb> = ParsedRequest<Contract[V]>;
@@ -87,7 +87,7 @@ export type ResponseOf<V extends Verb> = RouteResponse<Contract[V]>;
 /** The reason with which `disconnected` aborts when the gateway, not the caller, closes the connection. */
 export const GATEWAY_STOPPING = "the gateway stops";
 
-/** What a handler knows about a request beside its input. */
+/** The facts about a request beside its input. */
 export interface RequestContext {
   readonly requester: Requester;
   /** Aborts when the connection is closed. */

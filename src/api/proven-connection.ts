@@ -31,7 +31,7 @@ const MAX_RESPONSE_BYTES = 16 * 1024;
 const authorizations = new WeakMap<Duplex, string>();
 
 /** Callback with the signature of node:http; with an error, the stream must not be used. */
-export type ConnectCallback = (error: Error | null, stream: Duplex) => void;
+type ConnectCallback = (error: Error | null, stream: Duplex) => void;
 
 /** Options of a request; aborting the request also aborts its connection. */
 export interface ProvenRequestOptions extends ClientRequestArgs {
@@ -42,7 +42,7 @@ export interface ProvenRequestOptions extends ClientRequestArgs {
  * Opens a connection on which the gateway has proven that it knows the token. Before that, only the token's
  * id and a nonce are sent. Fails with UnsafePath, GatewayNotProven, or the error that the gateway answered with.
  */
-export function connectProven(
+function connectProven(
   address: GatewayAddress,
   signal: AbortSignal | undefined,
   done: ConnectCallback,

@@ -2,7 +2,7 @@ import { z } from "zod";
 import type { ErrorCode } from "./error-response.js";
 
 /** The tokens that a route accepts. To a session, a record that it may not see is not found. */
-export type Audience = "operator" | "session";
+type Audience = "operator" | "session";
 
 /** One operation of the gateway. Types, client, server and OpenAPI document are derived from it. */
 export interface Route<

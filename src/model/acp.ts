@@ -22,7 +22,7 @@ export const permissionRuleSchema = z.strictObject({
   title: z.string().min(1).max(1_000).optional(),
 });
 
-export const pendingAcpRequestSchema = z.object({
+const pendingAcpRequestSchema = z.object({
   id: z.int(),
   method: z.string(),
   sentAt: z.number(),
@@ -60,7 +60,7 @@ export const acpSessionSchema = z.object({
   sending: z.object({ at: z.number(), text: z.string() }).nullable(),
   /** Requests that the agent has not answered. */
   pending: z.array(pendingAcpRequestSchema),
-  /** Of the newest update. */
+  /** The number of the newest update. */
   seq: z.int(),
   /** Counts the changes, so that a writer can find out whether its change was written. */
   version: z.int(),
@@ -71,14 +71,14 @@ export const acpSessionSchema = z.object({
   closedAt: z.number().nullable(),
 });
 
-export const acpTurnCancellationSchema = z.object({
+const acpTurnCancellationSchema = z.object({
   actor: z.string(),
   at: z.number(),
   reapTools: z.boolean(),
 });
 
 /** The processes found below the agent after a turn. */
-export const turnAuditSchema = z.object({
+const turnAuditSchema = z.object({
   at: z.number(),
   left: z.array(leftoverProcessSchema),
   /** Whether they were stopped. */
@@ -89,7 +89,7 @@ export const turnAuditSchema = z.object({
   unknown: z.string().nullable(),
 });
 
-export const acpToolCallSchema = z.object({
+const acpToolCallSchema = z.object({
   id: z.string(),
   title: z.string(),
   kind: z.string(),
@@ -142,13 +142,13 @@ export const acpUpdateSchema = z.object({
   data: z.unknown(),
 });
 
-export const permissionOptionSchema = z.object({
+const permissionOptionSchema = z.object({
   optionId: z.string(),
   name: z.string(),
   kind: z.string(),
 });
 
-export const permissionDecisionSchema = z.object({
+const permissionDecisionSchema = z.object({
   verdict: z.enum(["allow", "deny", "cancelled", "expired"]),
   /** Null: none was chosen; the agent is answered that its request was cancelled. */
   optionId: z.string().nullable(),
@@ -182,14 +182,11 @@ export type StoredError = RecordOf<typeof storedErrorSchema>;
 export type AcpSession = RecordOf<typeof acpSessionSchema>;
 export type AcpMode = AcpSession["mode"];
 export type ReapPolicy = AcpSession["reap"];
-export type AcpSessionState = AcpSession["state"];
-export type PendingAcpRequest = RecordOf<typeof pendingAcpRequestSchema>;
 
 export type AcpTurn = RecordOf<typeof acpTurnSchema>;
 export type AcpTurnState = AcpTurn["state"];
 export type AcpTurnOutcome = NonNullable<AcpTurn["outcome"]>;
 export type AcpTurnCancellation = RecordOf<typeof acpTurnCancellationSchema>;
-export type AcpToolCall = RecordOf<typeof acpToolCallSchema>;
 export type TurnAudit = RecordOf<typeof turnAuditSchema>;
 export type LeftoverProcess = RecordOf<typeof leftoverProcessSchema>;
 

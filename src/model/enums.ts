@@ -33,7 +33,7 @@ export const ACP_MODES = ["run", "session"] as const;
 /** When processes that a turn left behind are stopped: on request, when the turn is cancelled, or at the end of every turn. */
 export const REAP_POLICIES = ["asked", "cancel", "always"] as const;
 
-/** What an agent may do with files through the gateway. */
+/** The access of an agent to files through the gateway. */
 export const CLIENT_FILE_ACCESS = ["none", "read", "read-write"] as const;
 
 /**

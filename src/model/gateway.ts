@@ -3,10 +3,10 @@ import type { RecordOf } from "./records.js";
 import { survivorSchema } from "./run-schema.js";
 
 /** The address at which other gateways reach a gateway. */
-export const peerAddressSchema = z.object({ host: z.string(), port: z.int() });
+const peerAddressSchema = z.object({ host: z.string(), port: z.int() });
 
-/** What a gateway offers to runs. */
-export const gatewayCapabilitiesSchema = z.object({
+/** The features that a gateway offers to runs. */
+const gatewayCapabilitiesSchema = z.object({
   platform: z.string(),
   arch: z.string(),
   /** `cgroup`, or `subreaper` alone. */
@@ -53,7 +53,7 @@ export const hostSchema = z.object({
 });
 
 /** Result of a remote stop; `failed`: it could not be tried, and the error says why. */
-export const remoteStopOutcomeSchema = z.enum(["gone", "ended-before", "survivors", "unknown", "failed"]);
+const remoteStopOutcomeSchema = z.enum(["gone", "ended-before", "survivors", "unknown", "failed"]);
 
 /** A stop that one gateway passes to another through the store. It is carried out at least once and acknowledged once. */
 export const remoteStopSchema = z.object({
@@ -91,7 +91,7 @@ export type HostRecord = RecordOf<typeof hostSchema>;
 export type HostInfo = Pick<HostRecord, "hostId" | "name" | "platform">;
 
 export type RemoteStop = RecordOf<typeof remoteStopSchema>;
-export type RemoteStopOutcome = NonNullable<RemoteStop["outcome"]>;
+type RemoteStopOutcome = NonNullable<RemoteStop["outcome"]>;
 export type NewRemoteStop = Pick<
   RemoteStop,
   "id" | "runId" | "target" | "kind" | "actor" | "graceMs" | "handedOverBy"

@@ -13,7 +13,7 @@ const LEASE_CHARACTERS = 16;
 const randomPool = Buffer.alloc(4096);
 let randomPoolUsed = randomPool.length;
 
-export function randomCharacters(characters: number): string {
+function randomCharacters(characters: number): string {
   if (randomPoolUsed + characters > randomPool.length) {
     randomFillSync(randomPool);
     randomPoolUsed = 0;

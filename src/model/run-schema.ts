@@ -31,7 +31,7 @@ export const leftoverProcessSchema = processIdentitySchema.extend({ command: z.s
 
 export const runExitSchema = z.object({
   reason: z.enum(END_REASONS),
-  /** What requested the end: `cli:alice`, `deadline`, `anchor`, …; empty when the command ended by itself. */
+  /** The requester of the end: `cli:alice`, `deadline`, `anchor`, …; empty when the command ended by itself. */
   actor: z.string(),
   /** The leader's own status, whatever the reason. */
   code: z.int().nullable(),
@@ -52,7 +52,7 @@ export const runPolicySchema = z.object({
   killReportMs: z.number(),
   ownerLossMs: z.number(),
   onEscape: z.enum(["fail", "sweep"]),
-  /** What a supervisor that steals the lease does with the run while its anchor runs. */
+  /** The treatment by a supervisor that steals the lease while the anchor runs. */
   onOrphan: z.enum(["adopt", "terminate"]),
   /** The run belongs to a caller that waits for it. The gateway that owns the run stops it when the caller is gone. */
   callerBound: z.boolean(),
@@ -72,14 +72,14 @@ export const runBoundarySchema = z.object({
 
 /** Limits of a run; null: none. */
 export const runLimitsSchema = z.object({
-  /** Of all processes of the run together, page cache included. */
+  /** The memory of all processes of the run together, page cache included. */
   memoryBytes: z.number().nullable(),
   /** Processes and threads at one time. */
   pids: z.int().nullable(),
   cpus: z.number().nullable(),
 });
 
-/** What only a service has. */
+/** The facts that only a service has. */
 export const serviceFactsSchema = z.object({
   /** The port that the service should listen on; null: not specified. */
   port: z.int().nullable(),
@@ -102,7 +102,7 @@ export const runUsageSchema = z.object({
   source: z.object({ cpu: usageSourceSchema, memory: usageSourceSchema }),
 });
 
-/** What another tool recorded about a process it started. There is no lease id, so all of it must match. */
+/** The record of another tool about a process it started. There is no lease id, so all of it must match. */
 export const importedFactsSchema = z.object({
   pid: z.int(),
   /** Hash of the arguments, without their quoting. Arguments may be secrets and are not stored. */

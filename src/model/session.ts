@@ -38,7 +38,7 @@ const args = z
     "... stands for the rest and must be the last word; \\... is the word itself",
   );
 
-export const execEffectSchema = z.enum(EXEC_EFFECTS);
+const execEffectSchema = z.enum(EXEC_EFFECTS);
 
 /** A rule in the configuration and in the API; sessions/exec-policy.ts matches it. */
 export const execRuleSchema = z.strictObject({
@@ -102,7 +102,7 @@ export const messageSchema = z.object({
   deliveredAt: z.number().nullable(),
 });
 
-export const approvalDecisionSchema = z.object({
+const approvalDecisionSchema = z.object({
   /** `expired`: the caller no longer waits, for whatever reason. The command was not executed. */
   verdict: z.enum(["allow", "deny", "expired"]),
   /** The operator that decided, or the reason of the expiry. */
@@ -155,5 +155,4 @@ export type NewMessage = Omit<SessionMessage, "seq">;
 
 export type Approval = RecordOf<typeof approvalSchema>;
 export type ApprovalDecision = RecordOf<typeof approvalDecisionSchema>;
-export type ApprovalVerdict = ApprovalDecision["verdict"];
 export type NewApproval = Omit<Approval, "decision">;

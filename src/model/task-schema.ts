@@ -59,7 +59,7 @@ export const taskSchema = z.object({
   stalledAt: z.number().nullable(),
   /** When the newest message about a change is due. Sets the minimum distance to the next one. */
   noticedAt: z.number().nullable(),
-  /** Of its newest event. */
+  /** The number of its newest event. */
   seq: z.int(),
   /** Counts the changes. */
   version: z.int(),
@@ -96,7 +96,7 @@ export const notificationSchema = z.object({
 
 /** One message on its way to one target. */
 export const outboxEntrySchema = z.object({
-  /** Of the notification and its target: `outboxKey`. */
+  /** Made of the notification and its target by `outboxKey`. */
   key: z.string(),
   taskId: z.string(),
   target: notificationTargetSchema,

@@ -59,7 +59,7 @@ export function acpPermissionResponse(
 
 export type AcpQueryVerb = "acpList" | "acpShow" | "acpHistory" | "acpWatch" | "acpPermissions";
 
-export interface AcpQueryDeps {
+interface AcpQueryDeps {
   readonly store: Pick<
     AcpStore,
     | "getAcpSession"

@@ -23,7 +23,7 @@ export interface OutputPiece {
   readonly ended: boolean;
 }
 
-export type ReadOutput = (stream: StreamName, options: ReadOptions) => Promise<OutputChunk>;
+type ReadOutput = (stream: StreamName, options: ReadOptions) => Promise<OutputChunk>;
 
 /** One read: most outputs are no longer. */
 const READ_BYTES = 256 * 1024;

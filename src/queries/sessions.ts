@@ -12,10 +12,10 @@ import type { RunFilter } from "../store/runs/store.js";
 import { acpPermissionResponse, acpTurnResponse } from "./acp.js";
 
 /** The records of sessions. */
-export type SessionRecords = Pick<MessageStore, "listMessages" | "countMessages"> &
+type SessionRecords = Pick<MessageStore, "listMessages" | "countMessages"> &
   Pick<AcpStore, "getAcpSession" | "listAcpTurns" | "listAcpPermissionRequests">;
 
-export interface RunLister {
+interface RunLister {
   listRuns(filter: RunFilter): Promise<readonly RunRecord[]>;
 }
 
@@ -67,7 +67,7 @@ function turnSummary({ turnId, ordinal, askedBy, createdAt, startedAt }: AcpTurn
   return { turnId, ordinal, askedBy, createdAt, startedAt };
 }
 
-export interface HistoryPage {
+interface HistoryPage {
   readonly before?: number | undefined;
   readonly after?: number | undefined;
   readonly limit: number;

@@ -9,7 +9,7 @@ export type StoreLocation =
   | { readonly kind: "sqlite"; readonly path: string }
   | { readonly kind: "postgres"; readonly url: string };
 
-export const STORE_LOCATION_FORMS = "the path of a SQLite file, env:NAME, url-file:PATH or postgres://…";
+const STORE_LOCATION_FORMS = "the path of a SQLite file, env:NAME, url-file:PATH or postgres://…";
 
 /** No system opens a longer path. */
 const MAX_PATH_LENGTH = 4_096;

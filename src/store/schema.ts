@@ -132,7 +132,7 @@ export type RunRow = ColumnsOf<typeof runTable>;
 export interface RunEventRow {
   seq: Generated<number>;
   run_id: string;
-  /** Of the run. Null: the run has none, or there is no run. */
+  /** The state directory of the run. Null: the run has none, or there is no run. */
   state_id: string | null;
   type: RunEventType;
   at: number;

@@ -33,7 +33,7 @@ export interface Store
   readonly generationChangedAt: number;
 }
 
-/** What a check of the store found. */
+/** The result of a check of the store. */
 export interface StoreCheck {
   readonly schema: number;
   /** Damage that SQLite found; null: none. */

@@ -17,12 +17,12 @@ import {
 } from "./table-io.js";
 
 /** The instances below some state directories: descriptions of the live ones, and the ids of the dead ones. */
-export interface InstanceLiveness {
+interface InstanceLiveness {
   readonly alive: readonly string[];
   readonly dead: ReadonlySet<string>;
 }
 
-export async function findInstances(homes: readonly string[]): Promise<InstanceLiveness> {
+async function findInstances(homes: readonly string[]): Promise<InstanceLiveness> {
   const alive: string[] = [];
   const dead = new Set<string>();
   for (const home of homes) {
@@ -38,7 +38,7 @@ export async function findInstances(homes: readonly string[]): Promise<InstanceL
 }
 
 /** The supervisors and gateways that write to a store, as far as the store itself shows. */
-export async function findActiveWriters(
+async function findActiveWriters(
   reader: TableReader,
   dead: ReadonlySet<string>,
   bootId: string | null,
@@ -77,7 +77,7 @@ export interface CopiedTable {
   readonly checksum: string;
 }
 
-export interface CopyOptions {
+interface CopyOptions {
   readonly from: StoreLocation;
   readonly to: StoreLocation;
   /** A state directory whose supervisors must have stopped, in addition to those of the stores. */

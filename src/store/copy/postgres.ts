@@ -84,7 +84,7 @@ async function inTransaction<Side extends TableReader>(
       try {
         return (await connected.query<TableRow>(sql, [...values])).rows;
       } catch (error) {
-        throw translatePostgresError(error, address, "asking");
+        throw translatePostgresError(error, address, "executing");
       }
     };
     await query(begin);

@@ -46,7 +46,7 @@ async function countOpenRunsByOwner(db: Kysely<Schema>): Promise<ReadonlyMap<str
  * `up`: sent a heartbeat within a lease. `silent`: did not. `unreachable`: did not for so long that its runs count as
  * stalled. `stopped`: reported that it stopped.
  */
-export type GatewayStatus = "up" | "silent" | "unreachable" | "stopped";
+type GatewayStatus = "up" | "silent" | "unreachable" | "stopped";
 
 export interface GatewayWithStatus extends PublicGateway {
   readonly presence: GatewayStatus;

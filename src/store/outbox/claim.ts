@@ -12,7 +12,7 @@ export function hasStatus(status: OutboxStatus): RawBuilder<boolean> {
 export const isPending = hasStatus("pending");
 
 /** No delay or lease is this long: a time beyond it is from the clock of another boot, and counts as past. */
-export const HORIZON_MS = 3_600_000;
+const HORIZON_MS = 3_600_000;
 
 /** The subquery reads the clock once, not for every row. */
 export function isPast(dialect: SqlDialect, column: "due_at" | "lease_until"): RawBuilder<boolean> {

@@ -32,7 +32,7 @@ import { ServerGenerations, StatementNames } from "./pool.js";
  */
 export const SERVER_CLOCK = "floor(date_part('epoch', clock_timestamp()) * 1000)::bigint";
 
-export const postgresDialect: SqlDialect = {
+const postgresDialect: SqlDialect = {
   now: () => sql.raw<number>(SERVER_CLOCK),
   jsonEntries: (column) => sql`json_each_text(${withoutUnreadableEscapes(column)}::json)`,
   jsonItems: (column) => sql`json_array_elements_text(${sql.ref(column)}::json)`,
@@ -59,7 +59,7 @@ const COMMIT = CompiledQuery.raw("commit");
  * statements fail at once, and probes check the server one after the other. A quick failure (refused, terminated) does
  * not open it, because the next statement fails as quickly.
  */
-export class ServerCircuitBreaker {
+class ServerCircuitBreaker {
   readonly #probe: () => Promise<void>;
   readonly #refuse: (reason: unknown) => Error;
   #error: unknown = null;
@@ -248,7 +248,7 @@ export class PostgresEngine implements SqlEngine {
       client.release();
     } catch (error) {
       client.release(true);
-      throw translatePostgresError(error, this.#address, "asking");
+      throw translatePostgresError(error, this.#address, "executing");
     }
   }
 
@@ -278,7 +278,7 @@ export class PostgresEngine implements SqlEngine {
       });
       return { rows: rows as Row[], numAffectedRows: BigInt(rowCount ?? 0) };
     } catch (error) {
-      throw this.#recordFailure(translatePostgresError(error, this.#address, "asking"), began);
+      throw this.#recordFailure(translatePostgresError(error, this.#address, "executing"), began);
     }
   }
 }

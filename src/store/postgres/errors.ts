@@ -3,7 +3,7 @@ import { StateUnusable, StoreAway } from "../../errors.js";
 import type { PostgresAddress } from "../../config/postgres-url.js";
 
 /** When the driver failed: at the first connection, at a later connection, or while an answer was outstanding. */
-export type Phase = "connecting" | "reconnecting" | "asking";
+type Phase = "connecting" | "reconnecting" | "executing";
 
 const RUNS_CONTINUE = "no new run is started; running ones continue and can still be stopped.";
 const CONSEQUENCE = `Nothing was recorded and ${RUNS_CONTINUE}`;
@@ -80,11 +80,11 @@ export function sessionPoolingRequired({ label }: PostgresAddress): StateUnusabl
   );
 }
 
-/** A statement that was not sent, because the server has left one unanswered and not answered since. */
+/** A statement that was not sent, because an earlier one is unanswered. */
 export function serverHangsError({ label }: PostgresAddress, cause: unknown): StoreAway {
   return new StoreAway(
     label,
-    `the ${label} does not answer, and was not asked again. ${CONSEQUENCE} Try again.`,
+    `the ${label} does not answer; the statement was not sent. ${CONSEQUENCE} Try again.`,
     { cause },
   );
 }
@@ -151,18 +151,18 @@ export function translatePostgresError(error: unknown, address: PostgresAddress,
   if (error instanceof StateUnusable) return error;
   const { label } = address;
   const state = error instanceof DatabaseError ? (error.code ?? "") : null;
-  // What was there when the store was opened is being replaced.
+  // A database that existed when the store was opened is being replaced.
   const Unusable = phase === "reconnecting" ? StoreAway : StateUnusable;
   if (state === null && isFileError(error))
     return new Unusable(
       label,
-      `the ${label} is not asked: a certificate or key that its address names cannot be read (${redactAddressSecrets(reason(error), address)}). ${CONSEQUENCE} Check sslrootcert, sslcert and sslkey.`,
+      `the ${label} was not contacted: a certificate or key that its address names cannot be read (${redactAddressSecrets(reason(error), address)}). ${CONSEQUENCE} Check sslrootcert, sslcert and sslkey.`,
       { cause: error },
     );
   if (state === null) {
     // The server sent no error, so there is no connection.
     const what =
-      phase !== "asking"
+      phase !== "executing"
         ? `cannot be reached (${redactAddressSecrets(reason(error), address)}). ${CONSEQUENCE} Check that it runs, and its address.`
         : `did not answer (${redactAddressSecrets(reason(error), address)}). ${UNCERTAIN} Try again.`;
     return new StoreAway(label, `the ${label} ${what}`, { cause: error });
@@ -181,7 +181,7 @@ export function translatePostgresError(error: unknown, address: PostgresAddress,
   return new Meant(label, `the ${label} ${sentence}`, { cause: error });
 }
 
-/** Schema, table, column or function: what the migrations made is not there, since the database was put back or replaced. */
+/** A schema, table, column or function is missing: the database was restored or replaced. */
 const MISSING_OBJECT_STATES = ["3F000", "42P01", "42703", "42883"];
 
 export function isMissingSchema(error: unknown): boolean {
@@ -197,7 +197,7 @@ export function isConflict(error: unknown): boolean {
   return cause instanceof DatabaseError && CONFLICT_STATES.includes(cause.code ?? "");
 }
 
-/** A file that the address names cannot be read. No server was asked. */
+/** A file that the address names cannot be read. No server was contacted. */
 function isFileError(error: unknown): boolean {
   const { syscall, code } = Object(error) as NodeJS.ErrnoException;
   return syscall === "open" || code === "EISDIR";

@@ -5,12 +5,12 @@ import { parsePostgresUrl, type PostgresAddress, type PostgresHost } from "../..
 import { defaults } from "../../defaults.js";
 import { newClient, prepareSession, type SessionSettings } from "./session.js";
 
-export function eventChannel(schema: string): string {
+function eventChannel(schema: string): string {
   return `${schema}_events`;
 }
 
 /** The channel on which a gateway is notified that something was committed for it. */
-export function targetChannel(schema: string): string {
+function targetChannel(schema: string): string {
   return `${schema}_calls`;
 }
 

@@ -25,7 +25,7 @@ import {
  *
  * A lock's key has 31 bits for the number; the number nearest to the newest one is meant.
  */
-export function eventOrderDdl(schema: string): string {
+function eventOrderDdl(schema: string): string {
   const half = 2 ** 30;
   const whole = 2 ** 31;
   return `
@@ -200,7 +200,7 @@ export async function appliedPostgresMigrations(
   return rows;
 }
 
-/** A schema that a user may not look into is to the server as good as none: its tables would "not exist". */
+/** Without the right to use the schema, the server reports its tables as missing. */
 async function requireSchemaUsage(
   client: Pool | PoolClient,
   { label, schema }: PostgresAddress,

@@ -18,7 +18,7 @@ import { openPool, ServerGenerations } from "./pool.js";
 
 export type PostgresReadOptions = Omit<PostgresStoreOptions, "eventsKept" | "migrate">;
 
-export interface PostgresReadPool {
+interface PostgresReadPool {
   readonly pool: Pool;
   readonly address: PostgresAddress;
 }
@@ -98,7 +98,7 @@ export async function checkPostgresStore(options: PostgresReadOptions): Promise<
     const { schema = 0, open = 0, ended = 0, events = 0, most } = rows[0] ?? {};
     return { schema, damage: null, runs: { open, ended }, events, mostEvents: most ?? 0, logBytes: 0 };
   } catch (error) {
-    throw translatePostgresError(error, address, "asking");
+    throw translatePostgresError(error, address, "executing");
   } finally {
     await pool.end();
   }

@@ -13,7 +13,7 @@ import {
 const ROUNDS = 3;
 
 /** Whether a pooler answers in the server's place: it reports another process id than the server's, for cancel requests. */
-export function isPooled(client: ClientBase, backendPid: number): boolean {
+function isPooled(client: ClientBase, backendPid: number): boolean {
   return (client as ClientBase & { readonly processID: number | null }).processID !== backendPid;
 }
 
@@ -22,7 +22,7 @@ export function isPooled(client: ClientBase, backendPid: number): boolean {
  * transaction of a second client takes the server connection that the first has just used (the last one released is
  * the next one assigned), or the first gets another at its next statement (round-robin pools).
  */
-export async function requireSessionPooling(
+async function requireSessionPooling(
   first: ClientBase,
   second: Client,
   address: PostgresAddress,
@@ -102,7 +102,7 @@ export function clientConfig(
   };
 }
 
-export interface SessionPreparation {
+interface SessionPreparation {
   readonly target: PostgresAddress;
   readonly host: PostgresHost;
   readonly settings: SessionSettings;

@@ -18,7 +18,7 @@ import type {
 /** Fields that rows of older releases do not have. */
 const OLD_POLICY = { onOrphan: "terminate", callerBound: false } as const;
 
-export function toRunRecord(row: RunRow): RunRecord {
+function toRunRecord(row: RunRow): RunRecord {
   const run = runTable.toRecord(row);
   // `limits` is NULL in rows of older releases.
   const limits = (run.limits as RunRecord["limits"] | null) ?? NO_LIMITS;
@@ -26,7 +26,7 @@ export function toRunRecord(row: RunRow): RunRecord {
   return { ...run, policy: { ...OLD_POLICY, ...run.policy }, limits, usage };
 }
 
-export const COLUMNS_WITHOUT_LABELS = `
+const COLUMNS_WITHOUT_LABELS = `
   run_id lease_id session_key session_id backend_id agent_id kind io command command_hash cwd
   host_id boot_id pid_namespace time_namespace state_id anchor_path anchor_pid anchor_start_time anchor_unique_id
   root_pid root_start_time root_unique_id process_group_id boundary tier state

@@ -186,7 +186,7 @@ export interface RunWrites {
   deleteRuns(runIds: readonly string[]): Promise<number>;
 }
 
-/** What every store has. */
+/** The common part of all stores. */
 export interface StoreBase extends AsyncDisposable {
   /** Whether several hosts use the store. */
   readonly shared: boolean;

@@ -101,7 +101,7 @@ export function prefixUpperBound(prefix: string): string {
   return `${prefix}\u{10FFFF}`;
 }
 
-export interface EngineDialectOptions {
+interface EngineDialectOptions {
   readonly connection: DatabaseConnection;
   readonly compiler: new () => QueryCompiler;
   readonly adapter: new () => DialectAdapter;

@@ -2,6 +2,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import type { DatabaseSyncInstance, StatementSyncInstance } from "@photostructure/sqlite";
 import { CompiledQuery, type DatabaseConnection, type QueryResult } from "kysely";
 import { jitter } from "../../async/clock.js";
+import { SerialQueue } from "../../async/concurrency.js";
 import { defaults } from "../../defaults.js";
 import { isBusy, translateSqliteError } from "../../home/sqlite-errors.js";
 import { rejectStreaming } from "../sql/engine.js";
@@ -15,10 +16,10 @@ export function retryWhileLocked<Result>(work: () => Result, patienceMs: number)
 }
 
 /** The writes of one connection, in the order of the calls. No write overtakes one that waits for a lock. */
-export class WriteQueue {
+class WriteQueue {
   readonly #patienceMs: number;
-  /** Settles when the last write in the queue has; null: no write waits. */
-  #last: Promise<void> | null = null;
+  readonly #queue = new SerialQueue();
+  #waiting = 0;
   readonly #closing = new AbortController();
 
   /** `patienceMs` counts from the call, so writes that wait for the same lock give up together. */
@@ -26,65 +27,43 @@ export class WriteQueue {
     this.#patienceMs = patienceMs;
   }
 
-  /** If the queue is empty, the first attempt is within the call. */
+  /** If no write waits, the first attempt is within the call. */
   async write<Result>(work: () => Result): Promise<Result> {
     const deadline = performance.now() + this.#patienceMs;
-    const { signal } = this.#closing;
-    if (this.#last !== null) return this.#enqueue(this.#last.then(() => attempt(work, deadline, signal)));
+    if (this.#waiting === 0)
+      try {
+        return work();
+      } catch (error) {
+        if (!isBusy(error)) throw error;
+      }
+    this.#waiting += 1;
     try {
-      return work();
-    } catch (error) {
-      if (!isBusy(error)) throw error;
-      return this.#enqueue(retryUntil(work, error, deadline, signal));
+      return await this.#queue.run(() => attempt(work, deadline, this.#closing.signal));
+    } finally {
+      this.#waiting -= 1;
     }
   }
 
   /** Writes that wait are attempted once more, and refused if the database is still locked. */
   async close(): Promise<void> {
     this.#closing.abort();
-    while (this.#last !== null) await this.#last;
-  }
-
-  #enqueue<Result>(result: Promise<Result>): Promise<Result> {
-    const settled = result.then(ignore, ignore).then(() => {
-      if (this.#last === settled) this.#last = null;
-    });
-    this.#last = settled;
-    return result;
-  }
-}
-
-async function attempt<Result>(work: () => Result, deadline: number, signal?: AbortSignal): Promise<Result> {
-  try {
-    return work();
-  } catch (error) {
-    return retryUntil(work, error, deadline, signal);
+    while (this.#waiting > 0) await this.#queue.idle();
   }
 }
 
 /** After an abort there is one more attempt. */
-async function retryUntil<Result>(
-  work: () => Result,
-  error: unknown,
-  deadline: number,
-  signal?: AbortSignal,
-): Promise<Result> {
+async function attempt<Result>(work: () => Result, deadline: number, signal?: AbortSignal): Promise<Result> {
   const { storeLockRetryMs, storeLockRetryMaxMs } = defaults;
-  let failure = error;
   for (let pauseMs: number = storeLockRetryMs; ; pauseMs = Math.min(2 * pauseMs, storeLockRetryMaxMs)) {
-    if (!isBusy(failure) || performance.now() >= deadline) throw failure;
-    if (signal?.aborted === true) throw failure;
-    // Rejects when it is aborted.
-    await delay(jitter(pauseMs), undefined, signal === undefined ? {} : { signal }).catch(() => undefined);
     try {
       return work();
-    } catch (again) {
-      failure = again;
+    } catch (error) {
+      if (!isBusy(error) || performance.now() >= deadline || signal?.aborted === true) throw error;
     }
+    // Rejects when it is aborted.
+    await delay(jitter(pauseMs), undefined, signal === undefined ? {} : { signal }).catch(() => undefined);
   }
 }
-
-function ignore(): void {}
 
 /** Enough for all statements of this program; bounded, because callers combine filters. */
 const STATEMENTS_KEPT = 256;

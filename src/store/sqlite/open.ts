@@ -9,7 +9,7 @@ import { retryWhileLocked, SqliteConnection } from "./connection.js";
 import { SqliteEngine, WalSync } from "./engine.js";
 import { migrateSqlite } from "./migrate.js";
 
-export interface SqliteStoreOptions {
+interface SqliteStoreOptions {
   readonly path: string;
   readonly eventsKept?: number;
   readonly busyMs?: number;

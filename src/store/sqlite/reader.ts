@@ -17,7 +17,7 @@ import { createSqliteKysely, sqliteDialect } from "./engine.js";
 import { appliedSqliteMigrations, requireCurrentSchema, sqliteStoreLabel } from "./migrate.js";
 
 /** Identifies the content of a database file, to detect changes. */
-export interface FileFingerprint {
+interface FileFingerprint {
   readonly inode: bigint;
   readonly size: bigint;
   readonly changedAt: bigint;
@@ -65,11 +65,11 @@ export function openReadOnlyDatabase(
 }
 
 /** Waits on a timer while another process has the file locked. */
-export function openReadOnlyView(path: string, fingerprint: FileFingerprint): Promise<ReadOnlyView> {
+function openReadOnlyView(path: string, fingerprint: FileFingerprint): Promise<ReadOnlyView> {
   return retryWhileLocked(() => new ReadOnlyView(path, fingerprint), defaults.storeBusyMs);
 }
 
-export class ReadOnlyView implements AsyncDisposable {
+class ReadOnlyView implements AsyncDisposable {
   /** Null: the file has no tables yet. */
   readonly db: Kysely<Schema> | null;
   readonly #fingerprint: FileFingerprint;

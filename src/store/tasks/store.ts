@@ -37,7 +37,7 @@ export interface TaskChange {
 }
 
 /** The end of a page of a list. */
-export interface TaskPosition {
+interface TaskPosition {
   readonly createdAt: number;
   readonly taskId: string;
 }
