@@ -1,12 +1,17 @@
 import { existsSync } from "node:fs";
 import { expect, test } from "vitest";
 import type { Store } from "../../src/store/store.js";
-import { AcpFixture, misbehavingAgent, overrideStore, shellAgent } from "../support/agents/acp-fixture.js";
+import {
+  AcpFixture,
+  misbehavingAgent,
+  openAcpSession,
+  overrideStore,
+  shellAgent,
+} from "../support/agents/acp-fixture.js";
 import { waitFor } from "../support/wait-for.js";
 
 test("a live agent that is not owned yet gets no second agent beside it", async () => {
-  const fixture = await AcpFixture.open();
-  const session = await fixture.spawn(shellAgent());
+  const { fixture, session } = await openAcpSession(shellAgent());
   const pid = await fixture.pid(session);
   const turn = await fixture.promptUntil(session, "echo on; sleep 3106", "on");
   const second = await fixture.restart({}, { blind: true });
@@ -23,8 +28,7 @@ test("a live agent that is not owned yet gets no second agent beside it", async 
 });
 
 test("an agent whose end is found later interrupts its turn, and the session continues", async () => {
-  const fixture = await AcpFixture.open();
-  const session = await fixture.spawn(shellAgent("resume"));
+  const { fixture, session } = await openAcpSession(shellAgent("resume"));
   const turn = await fixture.promptUntil(session, "echo on; sleep 3106", "on");
   const { runId } = await fixture.session(session);
   const second = await fixture.restart({}, { blind: true });
@@ -36,8 +40,7 @@ test("an agent whose end is found later interrupts its turn, and the session con
 });
 
 test("the problem of a session stays after a restart", async () => {
-  const fixture = await AcpFixture.open();
-  const session = await fixture.spawn(shellAgent());
+  const { fixture, session } = await openAcpSession(shellAgent());
   await (await fixture.run(session)).cancel();
   await fixture.waitForState(session, "down");
   const { problem } = await fixture.session(session);
@@ -49,8 +52,7 @@ test("the problem of a session stays after a restart", async () => {
 test.each(["starting", "closing"] as const)(
   "an agent that was %s when its gateway died is stopped and its TMPDIR removed",
   async (state) => {
-    const fixture = await AcpFixture.open();
-    const session = await fixture.spawn(shellAgent());
+    const { fixture, session } = await openAcpSession(shellAgent());
     const { runId, tmpdir } = await fixture.session(session);
     await fixture.detach();
     const { store } = await AcpFixture.open({}, { home: fixture.home, instanceId: "in_else" });

@@ -4,11 +4,10 @@ import { deferred } from "../../src/async/deferred.js";
 import { StateUnusable } from "../../src/errors.js";
 import { newTurnId } from "../../src/model/ids.js";
 import type { Store } from "../../src/store/store.js";
-import { AcpFixture, overrideStore, shellAgent } from "../support/agents/acp-fixture.js";
+import { AcpFixture, openAcpSession, overrideStore, shellAgent } from "../support/agents/acp-fixture.js";
 
 test("the next gateway carries out a cancel that was recorded before a crash", async () => {
-  const fixture = await AcpFixture.open();
-  const session = await fixture.spawn(shellAgent());
+  const { fixture, session } = await openAcpSession(shellAgent());
   const turn = await fixture.promptUntil(session, "echo on; sleep 3106", "on");
   await fixture.detach();
   // As if the gateway had died before it sent the cancel to the agent.
@@ -156,8 +155,7 @@ test("an agent is not started for a session that is being closed", async () => {
 });
 
 test("a repeated prompt is one turn, and the turn id of another session is refused", async () => {
-  const fixture = await AcpFixture.open();
-  const session = await fixture.spawn(shellAgent());
+  const { fixture, session } = await openAcpSession(shellAgent());
   const request = { text: "echo once", askedBy: "test", turnId: newTurnId() };
   const both = await Promise.all([1, 2].map(() => fixture.acp.prompt(session, request)));
   expect(both.map(({ ordinal }) => ordinal)).toEqual([1, 1]);

@@ -3,7 +3,7 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import type { Store } from "../../src/store/store.js";
-import { AcpFixture, overrideStore, shellAgent } from "../support/agents/acp-fixture.js";
+import { AcpFixture, openAcpSession, overrideStore, shellAgent } from "../support/agents/acp-fixture.js";
 import { CgroupFreezer } from "../support/anchor/cgroups.js";
 import { waitFor } from "../support/wait-for.js";
 
@@ -15,8 +15,7 @@ test.each([
 ] as const)(
   "the turn of an agent that dies is interrupted and not sent again, and the session continues, with %s",
   async (_, offers, reopened, contextLost) => {
-    const fixture = await AcpFixture.open();
-    const session = await fixture.spawn(shellAgent(...offers));
+    const { fixture, session } = await openAcpSession(shellAgent(...offers));
     await fixture.echo(session, "one", { contextLost: false });
     const lost = await fixture.promptUntil(session, "echo lost; sleep 3106", "lost");
     await fixture.signalAgent(session);
@@ -40,8 +39,7 @@ test.each([
 );
 
 test("a close uses the agent's session/close, and session/delete on request", async () => {
-  const fixture = await AcpFixture.open();
-  const session = await fixture.spawn(shellAgent("close", "delete"));
+  const { fixture, session } = await openAcpSession(shellAgent("close", "delete"));
   await fixture.acp.closeSession(session, { actor: "test", discardPersistentState: true });
   expect(fixture.log).toBe("session/new\nsession/close\nsession/delete\n");
   await fixture.waitForAgentExit(session);
@@ -50,8 +48,7 @@ test("a close uses the agent's session/close, and session/delete on request", as
 });
 
 test("a close during a turn ends the turn and the queued prompts", async () => {
-  const fixture = await AcpFixture.open();
-  const session = await fixture.spawn(shellAgent("deaf"), {});
+  const { fixture, session } = await openAcpSession(shellAgent("deaf"), {});
   const running = await fixture.prompt(session, "echo on; sleep 3106");
   const queued = await fixture.prompt(session, "echo never");
   await fixture.waitForText(running, "on");
@@ -63,15 +60,13 @@ test("a close during a turn ends the turn and the queued prompts", async () => {
 });
 
 test("a session in mode run closes itself after one prompt", async () => {
-  const fixture = await AcpFixture.open();
-  const session = await fixture.spawn(shellAgent(), { mode: "run" });
+  const { fixture, session } = await openAcpSession(shellAgent(), { mode: "run" });
   await fixture.echo(session, "once");
   await fixture.waitForState(session, "closed");
 });
 
 test("a stale session of another gateway and its processes are left alone", async () => {
-  const fixture = await AcpFixture.open();
-  const session = await fixture.spawn(shellAgent());
+  const { fixture, session } = await openAcpSession(shellAgent());
   const other = await AcpFixture.open({}, { home: fixture.home, instanceId: "in_else" });
   const before = await fixture.session(session);
   for (const act of [other.close(session), other.cancel(session), other.prompt(session, "echo mine")])
@@ -82,8 +77,7 @@ test("a stale session of another gateway and its processes are left alone", asyn
 });
 
 test("a session whose gateway came back is not closed as lost", async () => {
-  const fixture = await AcpFixture.open();
-  const session = await fixture.spawn(shellAgent("resume"));
+  const { fixture, session } = await openAcpSession(shellAgent("resume"));
   await fixture.signalAgent(session);
   await fixture.waitForState(session, "down");
   const through = (store: Store): Store =>
@@ -100,8 +94,7 @@ test("a session whose gateway came back is not closed as lost", async () => {
 });
 
 test("an agent without a session is stopped at the next start, and the others continue", async () => {
-  const fixture = await AcpFixture.open();
-  const session = await fixture.spawn(shellAgent());
+  const { fixture, session } = await openAcpSession(shellAgent());
   const stray = await fixture.supervisor.spawn({ io: "pipe", argv: ["sleep", "3018"] }, { backendId: "acp" });
   const other = await fixture.supervisor.spawn({ io: "pipe", argv: ["sleep", "3018"] });
   const pid = await fixture.pid(session);
@@ -135,8 +128,7 @@ test("a command line with a secret is not stored, so the agent is not restarted"
 });
 
 test("an answer after the death of the agent's process is recorded as interrupted", async () => {
-  const fixture = await AcpFixture.open();
-  const session = await fixture.spawn(shellAgent());
+  const { fixture, session } = await openAcpSession(shellAgent());
   const turn = await fixture.promptUntil(session, "ghost", "the ghost is there");
   await fixture.signalAgent(session);
   expect(await fixture.waitForTurnEnd(turn)).toMatchObject({
@@ -146,8 +138,7 @@ test("an answer after the death of the agent's process is recorded as interrupte
 });
 
 test("an agent has its own TMPDIR, and the markers and token of its session in its environment", async () => {
-  const fixture = await AcpFixture.open();
-  const session = await fixture.spawn(shellAgent());
+  const { fixture, session } = await openAcpSession(shellAgent());
   const { text } = await fixture.promptAndWait(session, 'env; ls -d "$TMPDIR"');
   const { runId, tmpdir } = await fixture.session(session);
   const record = await fixture.supervisor.getRun(runId ?? "");
@@ -162,8 +153,7 @@ test("an agent has its own TMPDIR, and the markers and token of its session in i
 });
 
 test("the output of an agent while no gateway ran is stored, also if the agent has died", async () => {
-  const fixture = await AcpFixture.open();
-  const session = await fixture.spawn(shellAgent("resume"), { rules: [{ effect: "ask" }] });
+  const { fixture, session } = await openAcpSession(shellAgent("resume"), { rules: [{ effect: "ask" }] });
   const go = join(fixture.home, "go");
   const turn = await fixture.prompt(
     session,

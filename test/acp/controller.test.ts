@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { AcpFixture, misbehavingAgent, shellAgent } from "../support/agents/acp-fixture.js";
+import { AcpFixture, misbehavingAgent, openAcpSession, shellAgent } from "../support/agents/acp-fixture.js";
 import {
   livingParts,
   OTHER_STUBBORN_TREE,
@@ -66,8 +66,7 @@ test.each([
   ["unknown-methods", ""],
   ["in-pieces", "grün 🌱"],
 ])("%s: this turn and the next complete", async (mode, text) => {
-  const fixture = await AcpFixture.open();
-  const session = await fixture.spawn(misbehavingAgent(mode));
+  const { fixture, session } = await openAcpSession(misbehavingAgent(mode));
   for (const ordinal of [1, 2])
     expect(await fixture.promptAndWait(session, "go")).toMatchObject({
       ...{ outcome: "completed", stopReason: "end_turn", ordinal, text },
@@ -75,8 +74,7 @@ test.each([
 });
 
 test("one prompt runs, and the queued ones can be listed and cancelled", async () => {
-  const fixture = await AcpFixture.open();
-  const session = await fixture.spawn(shellAgent());
+  const { fixture, session } = await openAcpSession(shellAgent());
   const pid = await fixture.pid(session);
   const first = await fixture.prompt(session, "echo first; sleep 3106");
   const second = await fixture.prompt(session, "echo second");
@@ -103,8 +101,7 @@ test("one prompt runs, and the queued ones can be listed and cancelled", async (
 });
 
 test("a cancel reports the processes that the turn left, ends them only on request, and keeps the agent", async () => {
-  const fixture = await AcpFixture.open();
-  const session = await fixture.spawn(shellAgent());
+  const { fixture, session } = await openAcpSession(shellAgent());
   const pid = await fixture.pid(session);
   // Left by an earlier turn, so not reported for this one.
   await fixture.promptAndWait(session, "setsid sleep 3117 >/dev/null 2>&1 &");
@@ -134,8 +131,7 @@ test("a cancel reports the processes that the turn left, ends them only on reque
 });
 
 test("a session with the policy always ends the processes that a turn leaves", async () => {
-  const fixture = await AcpFixture.open();
-  const session = await fixture.spawn(shellAgent(), { reap: "always" });
+  const { fixture, session } = await openAcpSession(shellAgent(), { reap: "always" });
   const turn = await fixture.promptAndWait(session, STUBBORN_TREE_THEN_EXIT);
   const audit = await fixture.waitFor(
     session,

@@ -2,11 +2,15 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import type { AcpTurn } from "../../src/model/acp.js";
-import { AcpFixture, misbehavingAgent, scriptedAgent } from "../support/agents/acp-fixture.js";
+import {
+  AcpFixture,
+  misbehavingAgent,
+  openAcpSession,
+  scriptedAgent,
+} from "../support/agents/acp-fixture.js";
 
 test("ignored frames are acknowledged, so the next process neither misses nor repeats any", async () => {
-  const fixture = await AcpFixture.open();
-  const session = await fixture.spawn(scriptedAgent);
+  const { fixture, session } = await openAcpSession(scriptedAgent);
   const go = join(fixture.home, "go");
   const noise = JSON.stringify({ jsonrpc: "2.0", method: "_vendor/noise", params: "x".repeat(100_000) });
   const steps = [{ say: "before " }, { times: 400, each: { line: noise } }, { wait: go }, { say: "after" }];
@@ -20,8 +24,7 @@ test("ignored frames are acknowledged, so the next process neither misses nor re
 test.each(["{}", "null", '{"stopReason":5}'])(
   "a turn that is answered with %s does not complete",
   async (result) => {
-    const fixture = await AcpFixture.open();
-    const session = await fixture.spawn(scriptedAgent);
+    const { fixture, session } = await openAcpSession(scriptedAgent);
     const line = `{"jsonrpc":"2.0","id":$ID,"result":${result}}`;
     expect(await fixture.promptAndWait(session, JSON.stringify([{ say: "done" }, { line }]))).toMatchObject({
       outcome: "interrupted",
@@ -67,8 +70,7 @@ test("an agent that does not read an answer counts as silent", async () => {
 });
 
 test("permission requests are bounded when stored, rules see the whole title, and an invalid one is refused", async () => {
-  const fixture = await AcpFixture.open();
-  const session = await fixture.spawn(scriptedAgent, {
+  const { fixture, session } = await openAcpSession(scriptedAgent, {
     rules: [{ effect: "reject", title: "* --force" }, { effect: "allow" }],
   });
   const long = "x".repeat(1_000_000);
@@ -90,19 +92,4 @@ test("permission requests are bounded when stored, rules see the whole title, an
   const kept = await fixture.store.listAcpPermissionRequests({ sessionId: session });
   expect(kept).toMatchObject([{ rpcId: 1, decision: { verdict: "deny", optionId: "no" }, answered: true }]);
   expect(JSON.stringify(kept).length).toBeLessThan(30_000);
-});
-
-test("a frame that is nested too deeply is malformed, and the turn continues", async () => {
-  const fixture = await AcpFixture.open();
-  const session = await fixture.spawn(scriptedAgent);
-  const nested = (depth: number) => `${"[".repeat(depth)}${"]".repeat(depth)}`;
-  const update = (depth: number) =>
-    `{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"recital","update":{"sessionUpdate":"x","x":${nested(depth)}}}}`;
-  const steps = [{ line: update(400) }, { line: update(600) }, { line: update(1_000_000) }, { say: "on" }];
-  expect(await fixture.promptAndWait(session, JSON.stringify(steps))).toMatchObject({
-    outcome: "completed",
-    text: "on",
-  });
-  const updates = await fixture.store.listAcpUpdates({ sessionId: session });
-  expect(updates.filter(({ type }) => type === "update")).toHaveLength(2);
 });

@@ -147,17 +147,6 @@ describe("the desktop", () => {
     ]);
   });
 
-  test("without a notification program is a failed delivery", async () => {
-    const spawner = {
-      spawn: (...[input, options]: Parameters<Supervisor["spawn"]>) =>
-        supervisor.spawn(input, { ...options, env: { ...options?.env, PATH: directory } }),
-    };
-    const channel = desktopChannel("me", channelEntry("desktop", {}), spawner, "linux");
-    const failure = await deliveryFailure(channel.deliver(sampleNotification(), null, NEVER_ABORTED));
-    expect(failure.message).toMatch(/^the program was not started: .*notify-send/);
-    expect(failure.permanent).toBe(false);
-  });
-
   test("of other systems gets the text as an argument or in the environment, never in a script", () => {
     const [program, ...words] = desktopCommand(hostile, "darwin");
     expect(program).toBe("/usr/bin/osascript");

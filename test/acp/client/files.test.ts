@@ -16,14 +16,14 @@ import { join } from "node:path";
 import { setImmediate } from "node:timers/promises";
 import { expect, onTestFinished, test } from "vitest";
 import { readTextFile, resolveContained, writeTextFile } from "../../../src/acp/client/files.js";
+import { AcpFixture } from "../../support/agents/acp-fixture.js";
 import {
-  AcpFixture,
   answersOf,
   type ClientStep,
   promptSteps,
   runSteps,
   spawnClientAgent,
-} from "../../support/agents/acp-fixture.js";
+} from "../../support/agents/client-agent.js";
 
 const READ = "fs/read_text_file";
 const WRITE = "fs/write_text_file";

@@ -6,15 +6,15 @@ import { expect, test, vi } from "vitest";
 import type { PermissionRule } from "../../../src/model/acp.js";
 import type { ExecRule } from "../../../src/model/session.js";
 import { questionLines } from "../../../src/sessions/question-pages.js";
+import { AcpFixture } from "../../support/agents/acp-fixture.js";
 import {
-  AcpFixture,
   ALLOW_ALL_RULES,
   answersOf,
   type ClientStep,
   promptSteps,
   runSteps,
   spawnClientAgent,
-} from "../../support/agents/acp-fixture.js";
+} from "../../support/agents/client-agent.js";
 import { waitFor } from "../../support/wait-for.js";
 
 const CREATE = "terminal/create";

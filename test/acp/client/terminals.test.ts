@@ -2,15 +2,14 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { lastBytesAsText } from "../../../src/text/truncate.js";
+import { AcpFixture, clientAgent } from "../../support/agents/acp-fixture.js";
 import {
-  AcpFixture,
   ALLOW_ALL_RULES,
   answersOf,
-  clientAgent,
   promptSteps,
   runSteps,
   spawnClientAgent,
-} from "../../support/agents/acp-fixture.js";
+} from "../../support/agents/client-agent.js";
 import { FOREGROUND_SLEEP, livingParts, STUBBORN_TREE } from "../../support/agents/stubborn-tree.js";
 import { waitFor } from "../../support/wait-for.js";
 

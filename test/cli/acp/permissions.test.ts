@@ -1,5 +1,6 @@
 import { beforeAll, expect, test } from "vitest";
-import { clientAgent, parseAnswers } from "../../support/agents/acp-fixture.js";
+import { clientAgent } from "../../support/agents/acp-fixture.js";
+import { parseAnswers } from "../../support/agents/client-agent.js";
 import { openScriptedSession, scriptedPrompt } from "../../support/agents/scripted-agent.js";
 import { gatewayAndCliForFile } from "../../support/cli/batch-cli.js";
 import { waitForText } from "../../support/cli/cli-fixture.js";

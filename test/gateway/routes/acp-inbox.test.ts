@@ -13,9 +13,9 @@ import { waitFor } from "../../support/wait-for.js";
 
 const ROUNDS = process.env["HOLDFAST_SOAK"] === "1" ? 60 : 3;
 
-function heard(home: string): string[] {
-  const lines = readFileSync(join(home, "log"), "utf8").split("\n");
-  return lines.filter((line) => line.startsWith("heard ")).map((line) => JSON.parse(line.slice(6)) as string);
+function receivedPrompts(home: string): string[] {
+  const prompts = readFileSync(join(home, "log"), "utf8").match(/(?<=^received ).*$/gm) ?? [];
+  return prompts.map((prompt) => JSON.parse(prompt) as string);
 }
 
 function spawnEcho(client: GatewayClient, home: string, body: object = {}) {
@@ -42,7 +42,7 @@ test(
       const { messages } = await client.sessionStatus({ params });
       return messages.pending === 0;
     });
-    const all = heard(home);
+    const all = receivedPrompts(home);
     const notices = all.flatMap((prompt) => prompt.match(/^> notice \d+$/gm) ?? []);
     expect(notices).toEqual(Array.from({ length: ROUNDS }, (_, at) => `> notice ${at}`));
     const texts = Array.from({ length: ROUNDS }, (_, at) => [`${at}a`, `${at}b`]).flat();

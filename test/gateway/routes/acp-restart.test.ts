@@ -4,7 +4,8 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { expect, test } from "vitest";
 import type { GatewayClient } from "../../../src/api/client.js";
 import type { ResponseOf } from "../../../src/api/contract.js";
-import { clientAgent, misbehavingAgent, parseAnswers, shellAgent } from "../../support/agents/acp-fixture.js";
+import { clientAgent, misbehavingAgent, shellAgent } from "../../support/agents/acp-fixture.js";
+import { parseAnswers } from "../../support/agents/client-agent.js";
 import {
   killGateway,
   startGatewayProcess,

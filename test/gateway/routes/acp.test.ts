@@ -2,7 +2,8 @@ import { expect, test } from "vitest";
 import type { ResponseOf } from "../../../src/api/contract.js";
 import { followNdjson } from "../../../src/api/client.js";
 import { parseConfig } from "../../../src/config/schema.js";
-import { clientAgent, misbehavingAgent, parseAnswers, shellAgent } from "../../support/agents/acp-fixture.js";
+import { clientAgent, misbehavingAgent, shellAgent } from "../../support/agents/acp-fixture.js";
+import { parseAnswers } from "../../support/agents/client-agent.js";
 import { errorOf, gatewayForFile, waitForRunEnd } from "../../support/gateway/real-gateway.js";
 import { findProcessesOfRun } from "../../support/supervisor/real-supervisor.js";
 

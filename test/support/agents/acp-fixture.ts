@@ -6,7 +6,7 @@ import { AcpController } from "../../../src/acp/controller.js";
 import type { EnsureSessionRequest } from "../../../src/acp/ensure-session.js";
 import type { AcpLimits } from "../../../src/acp/limits.js";
 import { agentsById } from "../../../src/agents/catalogue.js";
-import type { AgentEntry, RequestedClientAccess } from "../../../src/config/agents.js";
+import type { AgentEntry } from "../../../src/config/agents.js";
 import type { AcpPermissionRequest, AcpSession, AcpTurn } from "../../../src/model/acp.js";
 import { Approvals } from "../../../src/sessions/approvals.js";
 import { SessionHistory } from "../../../src/sessions/history.js";
@@ -274,38 +274,10 @@ export class AcpFixture {
   }
 }
 
-/** A request; `unawaited`: the next is sent at once. */
-export type ClientStep = readonly [method: string, params: object, how?: "unawaited"];
-
-export const ALLOW_ALL_RULES = [{ effect: "allow" as const }];
-
-export function spawnClientAgent(
-  fixture: AcpFixture,
-  client: RequestedClientAccess,
-  more: Partial<EnsureSessionRequest> = {},
-): Promise<string> {
-  return fixture.spawn(clientAgent, { client, rules: ALLOW_ALL_RULES, ...more });
-}
-
-export function promptSteps(
-  fixture: AcpFixture,
-  session: string,
-  ...steps: readonly ClientStep[]
-): Promise<AcpTurn> {
-  return fixture.prompt(session, JSON.stringify(steps));
-}
-
-/** The answers in order. */
-export async function runSteps(fixture: AcpFixture, session: string, ...steps: readonly ClientStep[]) {
-  return answersOf(fixture, await promptSteps(fixture, session, ...steps));
-}
-
-/** The answers in a turn, when it has ended. */
-export async function answersOf(fixture: AcpFixture, turn: AcpTurn): Promise<Record<string, unknown>[]> {
-  return parseAnswers(await fixture.waitForTurnEnd(turn));
-}
-
-export function parseAnswers({ text }: Pick<AcpTurn, "text">): Record<string, unknown>[] {
-  const lines = text.split("\n").filter((line) => line !== "");
-  return lines.map((line) => JSON.parse(line) as Record<string, unknown>);
+/** A fixture with one session. */
+export async function openAcpSession(
+  ...[argv, more]: Parameters<AcpFixture["spawn"]>
+): Promise<{ readonly fixture: AcpFixture; readonly session: string }> {
+  const fixture = await AcpFixture.open();
+  return { fixture, session: await fixture.spawn(argv, more) };
 }
