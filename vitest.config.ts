@@ -2,7 +2,7 @@ import { availableParallelism } from "node:os";
 import { defineConfig } from "vitest/config";
 import { BaseSequencer } from "vitest/node";
 
-/** Soak runs repeat the same promises many more times. */
+/** Soak runs repeat the same tests many more times. */
 const patience = process.env["HOLDFAST_SOAK"] === "1" ? 20 : 1;
 
 /** Real agents, fetched from elsewhere, are a suite of their own: `npm run test:agents`. */
@@ -94,7 +94,7 @@ export default defineConfig({
     expect: { poll: { timeout: 15_000 } },
     passWithNoTests: false,
     ...(agents
-      ? // They look for what is left in all of the namespace.
+      ? // They check all processes of the namespace.
         { include: ["test/system/real-agents/*.suite.ts"], fileParallelism: false }
       : {
           projects: [

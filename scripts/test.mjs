@@ -1,5 +1,5 @@
-// `npm test`: build, check, then vitest, where possible in a PID namespace of its own, so that
-// "no process outlives the suite" is a fact about /proc and not a guess.
+// `npm test`: build, check, then vitest, where possible in a PID namespace of its own, so that /proc shows every process
+// that outlives the suite.
 //
 // Usage: npm test [-- <vitest arguments>]     e.g. npm test -- test/store
 //        npm run test:fast                    type check, lint, unit and contract tests, without a build
@@ -16,7 +16,7 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 
-/** A launcher notices that its last anchor and supervisor are gone within milliseconds; this is a loaded machine. */
+/** A launcher ends within milliseconds of its last anchor and supervisor; this is for a loaded machine. */
 const settleMs = 3_000;
 
 const script = fileURLToPath(import.meta.url);
@@ -56,7 +56,7 @@ async function buildCheckAndTest() {
           ...[process.execPath, script, "--inside", ...vitestArguments],
         ];
   if (namespace.unshare === null)
-    console.log("no PID namespace to be had here: looking for survivors by an environment marker instead");
+    console.log("no PID namespace is available: survivors are found by an environment marker instead");
   const child = spawn(command, rest, { stdio: "inherit", env });
   // Ctrl-C reaches the whole group; vitest stops by itself and the count is still printed.
   for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => child.kill(signal));
@@ -91,9 +91,9 @@ async function runVitest() {
   const { promise, resolve } = withResolvers();
   child.on("exit", (code) => resolve(code ?? 1));
   const code = await promise;
-  const survivors = await waitForNobody();
-  const complaints = survivors.map((survivor) => `still alive after the suite: ${survivor}`);
-  const counts = countTests(results, complaints);
+  const survivors = await waitForSurvivors();
+  const problems = survivors.map((survivor) => `still alive after the suite: ${survivor}`);
+  const counts = countTests(results, problems);
   // Some programs keep a cache there, which they would keep in /tmp otherwise.
   const known = new Set(["results.json", "pg", "node-compile-cache"]);
   const left = [
@@ -102,11 +102,11 @@ async function runVitest() {
       .map((name) => join(directory, name)),
     ...listNewFiles().filter((line) => !filesBefore.includes(line)),
   ];
-  complaints.push(...left.map((path) => `left behind by the suite: ${path}`));
+  problems.push(...left.map((path) => `left behind by the suite: ${path}`));
   rmSync(directory, { recursive: true, force: true, maxRetries: 5 });
-  if (code !== 0 && counts.failed === 0) complaints.push(`vitest ended with ${code} although no test failed`);
+  if (code !== 0 && counts.failed === 0) problems.push(`vitest ended with ${code} although no test failed`);
   if (survivors.length + left.length > 0) counts.failed += 1;
-  return report(counts, complaints);
+  return report(counts, problems);
 }
 
 /** Files of the checkout that git does not know or finds changed. */
@@ -115,19 +115,19 @@ function listNewFiles() {
   return status === 0 ? stdout.split("\n").filter(Boolean) : [];
 }
 
-function report(counts, complaints) {
-  for (const complaint of complaints) console.error(complaint);
+function report(counts, problems) {
+  for (const problem of problems) console.error(problem);
   console.log(`${counts.passed} passed, ${counts.failed} failed, ${counts.skipped} skipped`);
-  return complaints.length > 0 || counts.failed > 0 ? 1 : 0;
+  return problems.length > 0 || counts.failed > 0 ? 1 : 0;
 }
 
-function countTests(file, complaints) {
+function countTests(file, problems) {
   if (!existsSync(file)) {
-    complaints.push("vitest left no results");
+    problems.push("vitest left no results");
     return { passed: 0, failed: 0, skipped: 0 };
   }
   const results = JSON.parse(readFileSync(file, "utf8"));
-  // A file that could not even be loaded has no tests to count; it is one failure all the same.
+  // A file that could not be loaded has no tests and counts as one failure.
   const unloaded = results.testResults.filter(
     (one) => one.status === "failed" && one.assertionResults.length === 0,
   );
@@ -152,7 +152,7 @@ function findNamespace() {
   return { name: "none", unshare: null };
 }
 
-async function waitForNobody() {
+async function waitForSurvivors() {
   const deadline = performance.now() + settleMs;
   for (;;) {
     const survivors = findSurvivors();
@@ -185,7 +185,7 @@ function describe(pid, wholeNamespace) {
     const command = readFileSync(`/proc/${pid}/cmdline`, "utf8").replaceAll("\0", " ").trim();
     return `pid ${pid} (parent ${parent}, state ${state}): ${command || stat.slice(stat.indexOf("("), stat.lastIndexOf(")") + 1)}`;
   } catch {
-    return null; // Gone meanwhile, or another user's.
+    return null; // Ended meanwhile, or of another user.
   }
 }
 

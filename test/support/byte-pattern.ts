@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 
 /**
- * Bytes in which every offset can be told from every other: what was lost, doubled or moved shows. All 256 values
+ * Bytes that differ at every offset, so that lost, doubled or moved bytes are found. All 256 values
  * occur, and the period is a prime far from any buffer's or segment's size.
  */
 const PERIOD = 99_991;

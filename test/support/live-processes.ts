@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { readdirSync, readFileSync } from "node:fs";
 import { onTestFinished } from "vitest";
 
-/** A live process, as /proc tells it. A zombie is not one: it has no command line any more. */
+/** A live process, as read from /proc. A zombie is not one: it has no command line. */
 export interface LiveProcess {
   readonly pid: number;
   readonly startTime: number;
@@ -14,7 +14,7 @@ export interface LiveProcess {
   readonly argv: readonly string[];
 }
 
-/** Everybody whose command line holds this text. */
+/** Processes whose command line contains this text. */
 export function findByCommandLine(text: string): LiveProcess[] {
   return readdirSync("/proc").flatMap((name) => {
     if (!/^\d+$/.test(name) || Number(name) === process.pid) return [];
@@ -36,7 +36,7 @@ export function findByPath(directory: string): LiveProcess[] {
   });
 }
 
-/** Everybody who inherited this run's marker, whatever he calls himself. Shows only processes one may look into. */
+/** Processes with the marker of this run in their environment, as far as it can be read. */
 export function findByRunMarker(runId: string): LiveProcess[] {
   return readdirSync("/proc").flatMap((name) => {
     if (!/^\d+$/.test(name)) return [];
@@ -46,14 +46,14 @@ export function findByRunMarker(runId: string): LiveProcess[] {
   });
 }
 
-/** Everybody below this process, as parents are told now. */
+/** All descendants of this process. */
 export function descendantsOf(pid: number): LiveProcess[] {
-  const everybody = readdirSync("/proc").flatMap((name) => {
+  const all = readdirSync("/proc").flatMap((name) => {
     const one = /^\d+$/.test(name) ? readProcess(Number(name)) : null;
     return one === null ? [] : [one];
   });
-  const below = everybody.filter(({ parentPid }) => parentPid === pid);
-  for (const one of below) below.push(...everybody.filter(({ parentPid }) => parentPid === one.pid));
+  const below = all.filter(({ parentPid }) => parentPid === pid);
+  for (const one of below) below.push(...all.filter(({ parentPid }) => parentPid === one.pid));
   return below;
 }
 
@@ -82,12 +82,12 @@ export function isSameProcess(one: LiveProcess, other: LiveProcess): boolean {
   return one.pid === other.pid && one.startTime === other.startTime;
 }
 
-/** Signals somebody a test started, if he still is who he was. */
-export function signalProcess(whom: Pick<LiveProcess, "pid" | "startTime">, name: NodeJS.Signals): void {
-  const now = readProcess(whom.pid);
-  if (now === null || now.startTime !== whom.startTime) return;
+/** Signals a process if it is still the same one. */
+export function signalProcess(one: Pick<LiveProcess, "pid" | "startTime">, name: NodeJS.Signals): void {
+  const now = readProcess(one.pid);
+  if (now === null || now.startTime !== one.startTime) return;
   try {
-    process.kill(whom.pid, name);
+    process.kill(one.pid, name);
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== "ESRCH") throw error;
   }
@@ -101,7 +101,7 @@ function readProcFile(pid: string, file: string): string | null {
   }
 }
 
-/** Not ours, same user, and as like to a victim as it can be made: it must live through the test. */
+/** Starts an unrelated process of the same user, with the command line of a run. It must survive the test. */
 export function plantBystander(
   command: string,
   args: readonly string[],

@@ -7,7 +7,7 @@ export function runDirectory({ home, instanceId }: Supervisor, runId: string): s
   return join(home, "instances", instanceId, "runs", runId);
 }
 
-/** What a stream's spool takes on the disk, and how far the stream has come. */
+/** The size of the spool files of a stream, and its end offset. */
 export async function spoolUsage(
   supervisor: Supervisor,
   runId: string,
@@ -34,7 +34,7 @@ interface StreamEnd {
   readonly dropped: number;
 }
 
-/** The anchor's own account of a run that has ended. */
+/** The exit file that the anchor wrote. */
 export async function readExitFile(
   supervisor: Supervisor,
   runId: string,

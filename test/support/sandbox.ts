@@ -20,7 +20,7 @@ import { waitFor } from "./wait-for.js";
 
 export const libraryPath = resolve("dist/index.js");
 
-/** As whom a supervising process runs. `uid` null: as the suite does. */
+/** The user of a supervising process. `uid` null: the user of the suite. */
 export interface SandboxUser {
   readonly name: string;
   readonly uid: number | null;
@@ -28,14 +28,14 @@ export interface SandboxUser {
   readonly whyNot: string | null;
 }
 
-/** With what the anchor may work. */
+/** The kernel features that the anchor may use. */
 export interface SandboxTier {
   readonly name: string;
   /** For `HOLDFAST_ANCHOR_WEAKEN`. */
   readonly weaken: string;
-  /** How the recorded tier begins and ends. */
+  /** Matches the recorded tier. */
   readonly recorded: RegExp;
-  /** Whether a cgroup of its own is there to be used. */
+  /** Whether a cgroup is delegated to the user. */
   readonly delegated: boolean;
   readonly whyNot: string | null;
 }
@@ -46,7 +46,7 @@ export function asUserCommand(uid: number): string[] {
   return ["setpriv", `--reuid=${uid}`, `--regid=${uid}`, "--clear-groups"];
 }
 
-/** An ordinary user must be able to read this repository, and there must be one. */
+/** A user other than root who can read this repository. */
 export function ordinaryUser(uid: number): SandboxUser {
   const name = "ordinary user";
   if (!isRoot) return { name, uid: null, whyNot: null };
@@ -67,10 +67,10 @@ export const rootUser: SandboxUser = {
   whyNot: isRoot ? null : "the suite does not run as root",
 };
 export const nobodyUser: SandboxUser = ordinaryUser(65_534);
-/** Whoever runs the suite. */
+/** The user of the suite. */
 export const currentUser: SandboxUser = { name: isRoot ? "root" : "ordinary user", uid: null, whyNot: null };
 
-/** A program of root's that really becomes root: nothing of the user's may signal it any more. */
+/** A setuid program that becomes root, which the user can no longer signal. */
 export function copySetuid(directory: string): string | null {
   const path = join(directory, "become-root");
   copyFileSync(spawnSync("which", ["setpriv"], { encoding: "utf8" }).stdout.trim(), path);
@@ -80,7 +80,7 @@ export function copySetuid(directory: string): string | null {
   return stdout.trim() === "0" ? path : null;
 }
 
-/** Where this suite may make cgroups, or why it may not. */
+/** Where this suite may create cgroups, or the reason why it may not. */
 const cgroupAccess: { readonly path: string } | { readonly whyNot: string } = (() => {
   const mounted = /^(?:\S+ ){4}(\S+) .* - cgroup2 /m.exec(readFileSync("/proc/self/mountinfo", "utf8"))?.[1];
   const own = /^0::(.*)$/m.exec(readFileSync("/proc/self/cgroup", "utf8"))?.[1];
@@ -114,18 +114,18 @@ export const tiers = {
     /^subreaper\+launcher\+(unique|handle)$/,
   ),
   cgroupNoPidfd: weakenedTier("cgroup, no pidfd", "pidfd", /^cgroup\+launcher\+number$/),
-  /** Nothing is forced and nothing is delegated: what an ordinary user finds on most machines. */
+  /** Nothing is disabled and nothing is delegated, as for an ordinary user on most machines. */
   asFound: { ...weakenedTier("as found", "", /^subreaper\+launcher\+/), delegated: false, whyNot: null },
 } as const satisfies Record<string, SandboxTier>;
 
 /**
- * A place to supervise from: a user, a state directory, and where the tier wants it a cgroup delegated to that user.
- * When it is left, nothing of Holdfast itself may be running any more, and no cgroup of it may remain.
+ * A user, a state directory, and for some tiers a cgroup delegated to that user. At the end no process and no cgroup of
+ * Holdfast may be left.
  */
 export class Sandbox implements AsyncDisposable {
   readonly user: SandboxUser;
   readonly tier: SandboxTier;
-  /** The user's own, and its HOME. */
+  /** The HOME of the user. */
   readonly directory: string;
   readonly home: string;
   readonly cgroup: string | null;
@@ -143,7 +143,7 @@ export class Sandbox implements AsyncDisposable {
         : null;
   }
 
-  /** `limits`: words of a command line that starts the rest of it, such as `prlimit`. */
+  /** `limits`: a command prefix such as `prlimit`. */
   static create(user: SandboxUser, tier: SandboxTier, limits: readonly string[] = []): Sandbox {
     const sandbox = new Sandbox(user, tier, limits);
     const owned = [sandbox.directory];
@@ -168,7 +168,7 @@ export class Sandbox implements AsyncDisposable {
     };
   }
 
-  /** Starts a command as the user, in the seat's cgroup; its process is the command's own. */
+  /** Starts a command as the user, in the cgroup of the sandbox. */
   spawn(argv: readonly string[], stderr: "pipe" | "ignore"): ChildProcess {
     const words = [...this.#limits, ...(this.user.uid === null ? [] : asUserCommand(this.user.uid)), ...argv];
     if (this.cgroup !== null)
@@ -206,7 +206,7 @@ export class Sandbox implements AsyncDisposable {
     }
   }
 
-  /** Succeeds only when Holdfast has removed what it made below, and everybody has gone. */
+  /** Succeeds only when Holdfast has removed its cgroups and no process is left in it. */
   async #removeCgroup(path: string): Promise<void> {
     let problem: unknown = null;
     await waitFor(
@@ -227,7 +227,7 @@ export class Sandbox implements AsyncDisposable {
   }
 }
 
-/** A failed test's last resort; everything in there was started by it. */
+/** After a failed test: all processes in the cgroup were started by it. */
 function killCgroup(path: string): void {
   if (!existsSync(path)) return;
   writeFileSync(join(path, "cgroup.kill"), "1");

@@ -15,11 +15,11 @@ export const whyNoMounts: string | null = (() => {
 
 export interface SmallDisk extends AsyncDisposable {
   readonly path: string;
-  /** The same directory, where nothing can be written. */
+  /** The same directory through a read-only mount. */
   readonly readOnlyPath: string;
 }
 
-/** A file system of its own, in memory, seen through two mounts. */
+/** An in-memory file system with a writable and a read-only mount. */
 export function mountSmallDisk(size: string): SmallDisk {
   const writable = mkdtempSync(join(tmpdir(), "hf-"));
   const readOnly = mkdtempSync(join(tmpdir(), "hf-"));

@@ -12,7 +12,7 @@ export async function temporaryDirectory(): Promise<TemporaryDirectory> {
   return { path, [Symbol.asyncDispose]: () => rm(path, { recursive: true, force: true }) };
 }
 
-/** A state directory, with the cgroups that a killed launcher has left: the next supervisor would have removed them. */
+/** Removes a state directory and the cgroups of its killed launchers, which the next supervisor would have removed. */
 export async function removeStateDirectory(home: string): Promise<void> {
   const instances = join(home, "instances");
   for (const instanceId of await readdir(instances).catch(() => []))

@@ -75,7 +75,8 @@ export async function showLogs(request: LogsRequest): Promise<number> {
     if (!json && lost > 0) notice(lostOutputText(lost, stream), "yellow");
     if (!json) write(raw ? text : sanitizeText(text));
     const moved = nextOffset > next[stream];
-    next[stream] = nextOffset;
+    // The end of a spool file that was just truncated is before the bytes that were printed.
+    next[stream] = Math.max(next[stream], nextOffset);
     return { first: offset - skipped, moved };
   };
   const start = "since" in page ? await offsetsAt(client, runId, page.since) : null;

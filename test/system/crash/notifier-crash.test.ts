@@ -139,11 +139,11 @@ function notifierCrashSuite(name: string, { store: openStore, lanes, rounds }: N
             const events = (await store.listTaskEvents(taskId)).map(({ type }) => type);
             expect(events.filter((type) => type === "ended")).toHaveLength(1);
             expect(events.filter((type) => type === "started")).toHaveLength(1);
-            const told = receiver.got.filter((each) => each.taskId === taskId);
-            const ends = told.filter(({ kind }) => kind === "terminal");
+            const sent = receiver.got.filter((each) => each.taskId === taskId);
+            const ends = sent.filter(({ kind }) => kind === "terminal");
             expect(ends.length, "notifications").toBeGreaterThan(0);
             expect(new Set(ends.map(({ id }) => id))).toEqual(new Set([`task-terminal:${taskId}`]));
-            expect(told.at(-1)?.kind, "a state change is sent before the end or not at all").toBe("terminal");
+            expect(sent.at(-1)?.kind, "a state change is sent before the end or not at all").toBe("terminal");
           }
           const ids = receiver.got.map(({ id }) => id);
           for (const [index, each] of receiver.got.entries())

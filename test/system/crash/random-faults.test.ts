@@ -8,8 +8,8 @@ import type { SupervisorProcess } from "../../support/supervisor/supervisor-proc
 
 const soak = process.env["HOLDFAST_SOAK"] === "1";
 const ROUNDS = soak ? 20 : 1;
-const DEEDS = soak ? 120 : 60;
-/** Of runs at a time: each is three processes. */
+const ACTIONS = soak ? 120 : 60;
+/** Open runs at a time, with three processes each. */
 const MOST = 12;
 const graceMs = 100;
 const SEED = Number(process.env["HOLDFAST_SEED"] ?? randomInt(2 ** 31));
@@ -25,40 +25,40 @@ function dice(seed: number): (below: number) => number {
   };
 }
 
-/** Three supervisors of one state directory, to whom everything happens, and what has happened so far. */
+/** Random faults for three supervisors of one state directory, and how often each fault occurred. */
 class Chaos {
-  readonly #house: SharedHome;
+  readonly #home: SharedHome;
   readonly #throw: (below: number) => number;
-  readonly #keepers: SupervisorProcess[] = [];
+  readonly #supervisors: SupervisorProcess[] = [];
   readonly #stopped = new Set<SupervisorProcess>();
-  readonly deeds: Record<string, number> = {};
+  readonly actions: Record<string, number> = {};
 
   constructor(sharedHome: SharedHome, seed: number) {
-    this.#house = sharedHome;
+    this.#home = sharedHome;
     this.#throw = dice(seed);
   }
 
   async begin(): Promise<void> {
-    for (const id of ["in_a", "in_b", "in_c"]) this.#keepers.push(await this.#house.supervisorProcess(id));
+    for (const id of ["in_a", "in_b", "in_c"]) this.#supervisors.push(await this.#home.supervisorProcess(id));
   }
 
-  async deed(): Promise<void> {
-    const deeds = Object.entries(this.#deeds());
-    const [name, act] = deeds[this.#throw(deeds.length)] ?? ["", null];
-    this.deeds[name] = (this.deeds[name] ?? 0) + 1;
+  async action(): Promise<void> {
+    const actions = Object.entries(this.#actions());
+    const [name, act] = actions[this.#throw(actions.length)] ?? ["", null];
+    this.actions[name] = (this.actions[name] ?? 0) + 1;
     await act?.();
     await setTimeout(this.#throw(60));
   }
 
   async end(): Promise<void> {
-    for (const supervisorProcess of this.#keepers) await supervisorProcess.kill();
+    for (const supervisorProcess of this.#supervisors) await supervisorProcess.kill();
   }
 
-  #deeds(): Record<string, () => Promise<void>> {
-    const at = this.#throw(this.#keepers.length);
-    const supervisorProcess = this.#keepers[at];
+  #actions(): Record<string, () => Promise<void>> {
+    const at = this.#throw(this.#supervisors.length);
+    const supervisorProcess = this.#supervisors[at];
     if (supervisorProcess === undefined) return {};
-    const open = this.#house.sql("select run_id from runs where state <> 'exited'");
+    const open = this.#home.sql("select run_id from runs where state <> 'exited'");
     const runId = String(open[this.#throw(Math.max(1, open.length))]?.["run_id"]);
     const spawn = async (): Promise<void> => {
       if (open.length < MOST)
@@ -72,16 +72,16 @@ class Chaos {
       "reconcile again": reconcile,
       cancel: async () => supervisorProcess.cancel(runId),
       "kill an anchor": async () => {
-        const anchors = this.#house.anchors("in_");
+        const anchors = this.#home.anchors("in_");
         const one = anchors[this.#throw(Math.max(1, anchors.length))];
         if (one !== undefined) signalProcess(one, "SIGKILL");
       },
       "kill a supervisor": async () => {
         await supervisorProcess.kill();
         this.#stopped.delete(supervisorProcess);
-        const next = await this.#house.supervisorProcess(supervisorProcess.instanceId);
+        const next = await this.#home.supervisorProcess(supervisorProcess.instanceId);
         next.order("reconcile", { scope: {} });
-        this.#keepers[at] = next;
+        this.#supervisors[at] = next;
       },
       "stop or continue a supervisor": async () => {
         if (this.#stopped.delete(supervisorProcess)) return supervisorProcess.resume();
@@ -93,21 +93,21 @@ class Chaos {
     };
   }
 
-  /** One that was stopped while it wrote holds the database until it goes on. */
+  /** A supervisor that was stopped during a write locks the database until it is continued. */
   #expireLeases(agoMs: number): void {
     try {
-      this.#house.expireLeases(agoMs);
+      this.#home.expireLeases(agoMs);
     } catch (error) {
       if (this.#stopped.size === 0 || !String(error).includes("database is locked")) throw error;
       for (const supervisorProcess of this.#stopped) supervisorProcess.resume();
       this.#stopped.clear();
-      this.#house.expireLeases(agoMs);
+      this.#home.expireLeases(agoMs);
     }
   }
 
   #tree(): ReturnType<SharedHome["script"]> {
-    const { token } = this.#house.tokenProcesses;
-    return this.#house.script(`setsid sleep 100003.${token} & sleep 100001.${token}; :`);
+    const { token } = this.#home.tokenProcesses;
+    return this.#home.script(`setsid sleep 100003.${token} & sleep 100001.${token}; :`);
   }
 
   #options(): object {
@@ -120,14 +120,14 @@ class Chaos {
   }
 }
 
-test("whatever happens to whom: one end each, nobody left, no stranger touched", async () => {
-  const told: string[] = [];
+test("after any faults, each run has one end, no process is left and no other was signalled", async () => {
+  const reports: string[] = [];
   for (let round = 0; round < ROUNDS; round++) {
     const seed = SEED + round;
     await using sharedHome = await SharedHome.open();
     const chaos = new Chaos(sharedHome, seed);
     await chaos.begin();
-    for (let deed = 0; deed < DEEDS; deed++) await chaos.deed();
+    for (let action = 0; action < ACTIONS; action++) await chaos.action();
     await chaos.end();
 
     sharedHome.expireLeases();
@@ -148,7 +148,7 @@ test("whatever happens to whom: one end each, nobody left, no stranger touched",
        group by runs.run_id having times <> 1 or emptiness <> 'proven'`,
     );
     expect(ends, what).toEqual([]);
-    // One thief for every epoch.
+    // One supervisor per epoch.
     const doubles = sharedHome.sql(
       `select run_id, data ->> 'epoch' as epoch, count(*) as times from run_events
        where type = 'reconcile' and data ->> 'action' <> 'leave' group by run_id, epoch having times <> 1`,
@@ -157,8 +157,8 @@ test("whatever happens to whom: one end each, nobody left, no stranger touched",
     const once = sharedHome.dumpStore();
     await supervisor.reconcile();
     expect(sharedHome.dumpStore(), what).toEqual(once);
-    told.push(`${sharedHome.sql("select run_id from runs").length} runs`);
-    if (round === 0) console.log(`chaos, ${what}:`, JSON.stringify(chaos.deeds), told[0]);
+    reports.push(`${sharedHome.sql("select run_id from runs").length} runs`);
+    if (round === 0) console.log(`chaos, ${what}:`, JSON.stringify(chaos.actions), reports[0]);
     await sharedHome.stopAllRuns(supervisor);
   }
 });

@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { parseConfig } from "../../../src/config/schema.js";
 import { resolveSettings } from "../../../src/config/settings.js";
+import { RELATIONS, type VisibilityCase, visibilityMatrix } from "../../support/visibility-matrix.js";
 
 test("docs/reference/errors.md lists exactly the error codes of the source", async () => {
   const files = await readdir("src/errors");
@@ -32,4 +33,28 @@ test("docs/reference/config.md lists every setting with its default, and its exa
   expect(parseConfig(example, "docs/reference/config.md")).toMatchObject({
     gateway: { listen: "127.0.0.1:7433" },
   });
+});
+
+/** The cases that each column of the table describes. */
+const COLUMNS: readonly ((each: VisibilityCase) => boolean)[] = [
+  ({ visibility, sandboxed }) => visibility === "self" && !sandboxed,
+  ({ visibility, sandboxed }) => visibility === "tree" && !sandboxed,
+  ({ visibility, sandboxed }) => visibility === "agent" && !sandboxed,
+  ({ visibility, sandboxed, a2a }) => visibility === "all" && !sandboxed && !a2a,
+  ({ visibility, sandboxed, a2a }) => visibility === "all" && !sandboxed && a2a,
+  ({ visibility, sandboxed }) => visibility !== "self" && sandboxed,
+];
+
+test.each(RELATIONS)("docs/concepts/visibility.md has the right answers for %s", async (relation) => {
+  const page = await readFile("docs/concepts/visibility.md", "utf8");
+  const row = page.split("\n").find((line) => line.startsWith(`| ${relation} |`)) ?? "";
+  const words = row
+    .split("|")
+    .slice(2, -1)
+    .map((word) => word.trim());
+  expect(words).toHaveLength(COLUMNS.length);
+  for (const [at, describes] of COLUMNS.entries()) {
+    const cases = visibilityMatrix.filter((each) => each.relation === relation && describes(each));
+    expect(new Set(cases.map(({ visible }) => (visible ? "yes" : "no")))).toEqual(new Set([words[at]]));
+  }
 });

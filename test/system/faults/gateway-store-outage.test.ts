@@ -67,12 +67,12 @@ describe.skipIf(whyNoPostgres !== null)("a gateway whose database is away", () =
   const isAlive = (pid: number | null): boolean => existsSync(`/proc/${pid}`);
 
   test(
-    "when it starts waits, says so, and keeps its runs from their anchors' end of patience",
+    "when it starts waits, reports it, and keeps the anchors of its runs from ending them",
     { timeout: 90_000 },
     async () => {
       const before = await open();
       await before.ready;
-      const task = await before.supervisor.spawn(shellInput("read line; echo heard $line; exit 4"), {
+      const task = await before.supervisor.spawn(shellInput("read line; echo got $line; exit 4"), {
         ownerLossMs,
       });
       const brief = await before.supervisor.spawn(shellInput("sleep 0.5; exit 6"), { ownerLossMs });
@@ -89,7 +89,7 @@ describe.skipIf(whyNoPostgres !== null)("a gateway whose database is away", () =
       const opening = open();
       await expect.poll(() => findWaitingGateway(home), { timeout: 15_000 }).not.toBeNull();
       await expect(startGateway(home)).rejects.toThrow(/waits for its store: .*cannot be reached/);
-      // What anchors decide without a word: there is no event to wait for.
+      // Anchors report no event when they do nothing.
       await delay(2.5 * ownerLossMs);
       expect(isAlive(task.rootPid)).toBe(true);
       expect(await findWaitingGateway(home)).toMatchObject({ pid: process.pid, held: 1 });
@@ -102,7 +102,7 @@ describe.skipIf(whyNoPostgres !== null)("a gateway whose database is away", () =
       expect(await findWaitingGateway(home)).toBeNull();
       const run = after.supervisor.run(task.runId) ?? expect.fail("it is not held");
       await run.write("you\n");
-      await waitForOutput(run, "heard you");
+      await waitForOutput(run, "got you");
       expect((await run.wait()).exit).toMatchObject({ reason: "exit", code: 4 });
       expect((await after.supervisor.getRun(brief.runId))?.exit).toMatchObject({ reason: "exit", code: 6 });
       expect(
@@ -124,13 +124,13 @@ describe.skipIf(whyNoPostgres !== null)("a gateway whose database is away", () =
       let killed = Promise.resolve();
       const opening = openGateway({
         home,
-        // Its supervisor has reached the store; what comes next does not.
+        // Its supervisor has reached the store; the next step does not.
         onEvent: ({ type }) => {
           if (type === "up") killed = server.kill();
         },
       });
       await expect.poll(() => findWaitingGateway(home), { timeout: 15_000 }).toMatchObject({ held: 1 });
-      // What anchors decide without a word: there is no event to wait for.
+      // Anchors report no event when they do nothing.
       await delay(2.5 * ownerLossMs);
       expect(isAlive(task.rootPid)).toBe(true);
       await killed;
@@ -143,14 +143,14 @@ describe.skipIf(whyNoPostgres !== null)("a gateway whose database is away", () =
   );
 
   test(
-    "while it runs answers, stops runs, starts none; followers are told of the gap when it comes back older",
+    "while it runs answers, stops runs, starts none; followers get a gap when the database comes back older",
     { timeout: 90_000 },
     async () => {
       const gateway = await open();
       onTestFinished(() => gateway.stop({ runs: "terminate", waitMs: 0 }));
       await gateway.ready;
       const { client, ...address } = await clientOf();
-      const lives = await gateway.supervisor.spawn(shellInput("sleep 300"), { ownerLossMs });
+      const kept = await gateway.supervisor.spawn(shellInput("sleep 300"), { ownerLossMs });
       const cancelled = await gateway.supervisor.spawn(shellInput("sleep 300"), { ownerLossMs });
       const started = () => gateway.supervisor.listRuns({ states: ["running"] });
       await expect.poll(started, { timeout: 15_000 }).toHaveLength(2);
@@ -163,7 +163,7 @@ describe.skipIf(whyNoPostgres !== null)("a gateway whose database is away", () =
       void (async () => {
         for await (const line of lines) seen.push(line);
       })().catch(() => undefined);
-      await waitFor("they are told", () => seen.some((each) => each.type === "exit"), 15_000);
+      await waitFor("the follower has the end", () => seen.some((each) => each.type === "exit"), 15_000);
 
       server.pause();
       expect(await client.status()).toMatchObject({ storeAway: "the store does not answer", runs: 2 });
@@ -175,7 +175,7 @@ describe.skipIf(whyNoPostgres !== null)("a gateway whose database is away", () =
       expect(await errorOf(client.exec({ body: { argv: ["true"] } }))).toMatchObject({ code: "STORE_AWAY" });
       const stopped = await client.kill({ params: { runId: cancelled.runId }, body: { reason: "enough" } });
       expect(stopped).toMatchObject({ outcome: "gone" });
-      expect([isAlive(cancelled.rootPid), isAlive(lives.rootPid)]).toEqual([false, true]);
+      expect([isAlive(cancelled.rootPid), isAlive(kept.rootPid)]).toEqual([false, true]);
       await server.goBack();
       await server.start();
 
@@ -189,11 +189,11 @@ describe.skipIf(whyNoPostgres !== null)("a gateway whose database is away", () =
       await expect
         .poll(() => end(brief.runId), { timeout: 30_000 })
         .toMatchObject({ reason: "exit", code: 2 });
-      expect(await gateway.supervisor.getRun(lives.runId)).toMatchObject({ state: "running" });
-      // Forgotten, told again, and heard by who followed: after the gap, once.
+      expect(await gateway.supervisor.getRun(kept.runId)).toMatchObject({ state: "running" });
+      // The follower gets the restored event once, after the gap.
       const isRestored = (each: RunEvent | EventGap): boolean =>
         each.type === "reconcile" && each.runId === brief.runId && each.data.row === "forgotten";
-      await waitFor("they are told again", () => seen.some(isRestored), 30_000);
+      await waitFor("the follower has the restored record", () => seen.some(isRestored), 30_000);
       const gaps = seen.flatMap((each, at) => (each.type === "gap" ? [at] : []));
       expect(gaps).toHaveLength(1);
       expect(seen.findIndex(isRestored)).toBeGreaterThan(gaps[0] ?? Infinity);
@@ -203,32 +203,28 @@ describe.skipIf(whyNoPostgres !== null)("a gateway whose database is away", () =
     },
   );
 
-  test(
-    "when it is stopped drains or terminates what it holds, and says so",
-    { timeout: 90_000 },
-    async () => {
-      const settled = async (runs: "drain" | "terminate", script: string, kept: number): Promise<unknown> => {
-        const gateway = await open();
-        await gateway.ready;
-        const { client } = await clientOf();
-        const task = await gateway.supervisor.spawn(shellInput(script), { ownerLossMs, graceMs: 100 });
-        const stays = await gateway.supervisor.spawn(shellInput("sleep 300"), { graceMs: 100 });
-        await waitFor("both run", () => task.rootPid !== null && stays.rootPid !== null, 15_000);
-        await server.kill();
-        if (runs === "drain") await task.write("go\n");
-        const done = await client.stop({ body: { runs, waitMs: 3_000 } });
-        await gateway.stopRequested;
-        expect([isAlive(task.rootPid), isAlive(stays.rootPid)]).toEqual([false, kept > 0]);
-        await gateway.stop();
-        expect(news.findLast(({ type }) => type === "down")).toEqual({ type: "down", left: kept });
-        await server.start();
-        return done;
-      };
-      const drained = { left: 1, ended: 1, terminated: 0, callers: 0 };
-      expect(await settled("drain", "read line; sleep 1; exit 3", 1)).toEqual(drained);
-      // With the one that was left.
-      const terminated = { left: 0, ended: 0, terminated: 3, callers: 0 };
-      expect(await settled("terminate", "sleep 300", 0)).toEqual(terminated);
-    },
-  );
+  test("when it is stopped drains or terminates its runs, and reports it", { timeout: 90_000 }, async () => {
+    const settled = async (runs: "drain" | "terminate", script: string, kept: number): Promise<unknown> => {
+      const gateway = await open();
+      await gateway.ready;
+      const { client } = await clientOf();
+      const task = await gateway.supervisor.spawn(shellInput(script), { ownerLossMs, graceMs: 100 });
+      const stays = await gateway.supervisor.spawn(shellInput("sleep 300"), { graceMs: 100 });
+      await waitFor("both run", () => task.rootPid !== null && stays.rootPid !== null, 15_000);
+      await server.kill();
+      if (runs === "drain") await task.write("go\n");
+      const done = await client.stop({ body: { runs, waitMs: 3_000 } });
+      await gateway.stopRequested;
+      expect([isAlive(task.rootPid), isAlive(stays.rootPid)]).toEqual([false, kept > 0]);
+      await gateway.stop();
+      expect(news.findLast(({ type }) => type === "down")).toEqual({ type: "down", left: kept });
+      await server.start();
+      return done;
+    };
+    const drained = { left: 1, ended: 1, terminated: 0, callers: 0 };
+    expect(await settled("drain", "read line; sleep 1; exit 3", 1)).toEqual(drained);
+    // With the run that was left.
+    const terminated = { left: 0, ended: 0, terminated: 3, callers: 0 };
+    expect(await settled("terminate", "sleep 300", 0)).toEqual(terminated);
+  });
 });

@@ -13,13 +13,13 @@ import { BackgroundGateway } from "../../support/cli/background-gateway.js";
 import { scaled } from "../../support/scale.js";
 import { waitFor } from "../../support/wait-for.js";
 
-/** Asked by a process of its own: this one may have a connection from before. */
+/** Uses another process, because this one may have an open connection. */
 async function answersAgain(place: BackgroundGateway): Promise<void> {
-  const asked = async (): Promise<number | null> => (await place.holdfast("gateway", "status")).code;
-  await waitFor("the gateway answers again", async () => (await asked()) === 0, 30_000);
+  const statusCode = async (): Promise<number | null> => (await place.holdfast("gateway", "status")).code;
+  await waitFor("the gateway answers again", async () => (await statusCode()) === 0, 30_000);
 }
 
-/** The gateway's process, stopped; it goes on at the end, if it is still there. */
+/** Stops the process of the gateway, and continues it at the end. */
 async function stopped(place: BackgroundGateway): Promise<{ readonly one: LiveProcess } & AsyncDisposable> {
   const { pid } = await place.status();
   const one = readProcess(pid);
@@ -42,8 +42,8 @@ describe.concurrent("a gateway whose socket is lost", LONG_TIMEOUT, () => {
   test.each<[string, Damage]>([
     ["deleted", (path) => rm(path)],
     ["replaced by a file", async (path) => rm(path).then(() => writeFile(path, "not a socket"))],
-    ["replaced by a socket that nobody listens on", deadSocket],
-  ])("%s, makes it again, and keeps the connections that it has", async (_, damage) => {
+    ["replaced by a socket without a listener", deadSocket],
+  ])("%s, creates it again, and keeps its connections", async (_, damage) => {
     await using fixture = await ForegroundFixture.started();
     const { child, finished } = await fixture.startForeground("echo up; read line; echo $line; exit 5");
     const { pid } = await fixture.status();
@@ -55,7 +55,7 @@ describe.concurrent("a gateway whose socket is lost", LONG_TIMEOUT, () => {
     expect(await readFile(join(fixture.home, "gateway.log"), "utf8")).toContain("gateway.sock");
   });
 
-  test("together with its directory for a while, makes it again when that is back", async () => {
+  test("together with its directory for a while, creates it again when the directory is back", async () => {
     await using place = await BackgroundGateway.started();
     const { pid } = await place.status();
     const away = `${place.home}-away`;
@@ -98,7 +98,7 @@ describe.concurrent("a gateway that does not answer", LONG_TIMEOUT, () => {
   test.each([
     ["it is stopped", false, "does not answer"],
     ["it is stopped and its socket is gone", true, "runs, but cannot be reached"],
-  ])("because %s, is told from one that does not run", async (_, withoutSocket, words) => {
+  ])("because %s, is distinguished from one that does not run", async (_, withoutSocket, words) => {
     await using place = await BackgroundGateway.started();
     const { instanceId } = await place.status();
     await using held = await stopped(place);
@@ -157,7 +157,7 @@ describe.concurrent("a gateway that does not answer", LONG_TIMEOUT, () => {
     await using place = await BackgroundGateway.started();
     const runId = await place.startScript("sleep 7024");
     const { pid } = await place.status();
-    // As seen from here it is one of before the proof: it knows no token of that id.
+    // To this client the gateway does not know the token.
     await writeFile(join(place.home, "operator-token"), `hfo_${"x".repeat(43)}\n`);
     const listed = await place.holdfast("process", "list");
     expect(listed.code).toBe(125);
@@ -201,7 +201,7 @@ describe.concurrent("a gateway that does not answer", LONG_TIMEOUT, () => {
   });
 });
 
-/** What happens to the gateway before the command. */
+/** Applied to the gateway before the command. */
 type Fault = (place: BackgroundGateway) => Promise<AsyncDisposable>;
 
 const none: AsyncDisposable = { [Symbol.asyncDispose]: async () => {} };
@@ -223,7 +223,7 @@ const killedWithoutStore: Fault = async (place) => {
   return none;
 };
 
-/** The bound of the command, and what a loaded machine needs to start it. */
+/** The bound of the command, plus its start on a loaded machine. */
 const BOUND_MS = defaults.stopBoundMs + 5_000;
 
 describe.concurrent("gateway stop --runs terminate", LONG_TIMEOUT, () => {
@@ -273,7 +273,7 @@ describe.concurrent("gateway stop --runs terminate", LONG_TIMEOUT, () => {
     ["answers", async () => none],
     ["is stopped", stopped],
     ["was killed", killed],
-  ])("names what is left within its bound when the gateway %s", async (_, fault) => {
+  ])("names the survivors within its bound when the gateway %s", async (_, fault) => {
     await using place = await BackgroundGateway.started();
     const runId = await place.startRun({
       argv: ["sh", "-c", "trap '' TERM; echo up; while :; do sleep 7028; done"],

@@ -15,7 +15,7 @@ import { mountSmallDisk, whyNoMounts } from "../../support/small-disk.js";
 import { startPostgresServer, whyNoPostgres } from "../../support/store/postgres-server.js";
 import { removeStateDirectory } from "../../support/temporary-directory.js";
 
-/** A gateway in a process of its own, and what the command line says of it. */
+/** A gateway in a process of its own, and the reports of the command line about it. */
 class Watched implements AsyncDisposable {
   readonly #home: string;
   readonly #env: NodeJS.ProcessEnv;
@@ -48,15 +48,15 @@ class Watched implements AsyncDisposable {
 
   async metrics(): Promise<string> {
     const headers = { authorization: `Bearer ${(await readOperatorToken(this.#home)) ?? ""}` };
-    const asking = request({ socketPath: gatewaySocketPath(this.#home), path: "/metrics", headers });
-    asking.end();
-    const [response] = (await once(asking, "response")) as [IncomingMessage];
+    const sent = request({ socketPath: gatewaySocketPath(this.#home), path: "/metrics", headers });
+    sent.end();
+    const [response] = (await once(sent, "response")) as [IncomingMessage];
     return text(response);
   }
 
-  /** Every place says that the store takes no writes, and why. */
+  /** Metrics, status, doctor and log report that the store cannot be written, with the reason. */
   async isUnwritable(why: RegExp): Promise<void> {
-    // It is found out at the latest with the next heartbeat.
+    // The next heartbeat finds it out.
     await vi.waitFor(async () => expect(await this.metrics()).toMatch(/^holdfast_store_writable 0$/m), {
       timeout: 30_000,
       interval: 200,
@@ -112,7 +112,7 @@ describe.skipIf(whyNoPostgres !== null)(
         const url = database.url.replace("postgres@", "app@");
         await using gateway = new Watched(home, { HOLDFAST_DATABASE_URL: url });
         await gateway.ready();
-        // Nothing that a gateway needs.
+        // A table that no gateway needs.
         await database.query("create table holdfast.runs_before as select * from holdfast.runs");
         // One table is enough: a heartbeat does not write to it.
         await database.query("revoke insert on holdfast.runs from app");

@@ -18,7 +18,7 @@ import { RecoveryFixture } from "../../support/cli/recovery-fixture.js";
 import { scaled } from "../../support/scale.js";
 import { waitFor } from "../../support/wait-for.js";
 
-/** A silent anchor is noticed soon. */
+/** A silent anchor is noticed after two seconds. */
 const HURRIED = { anchorAskMs: 2_000 };
 
 const TREE = "setsid sleep 2811 & sleep 2812 & wait";
@@ -134,7 +134,7 @@ describe.concurrent("an anchor held by a debugger", () => {
   });
 });
 
-test.concurrent("a stopped anchor is continued, and its command goes on", async () => {
+test.concurrent("a stopped anchor is continued, and so is its command", async () => {
   await using fixture = await RecoveryFixture.open();
   await fixture.gateway({}, HURRIED);
   const record = await begin(fixture, "--", "bash", "-c", TREE);
@@ -216,7 +216,7 @@ describe.concurrent.each([
     await using anchor = await silenceAnchor(anchorPid(record), "debugger");
     const stopped = await fixture.holdfast("process", "kill", record.runId);
     const hasCgroup = (await fixture.record(record.runId)).boundary?.cgroup !== null;
-    // Without a cgroup, the remaining processes cannot be told apart from those of the service.
+    // Without a cgroup, the remaining processes cannot be distinguished from those of the service.
     expect(stopped.code === 0).toBe(hasCgroup);
     await waitFor("its own process is gone", () => ownProcess() === undefined);
     expect(await fixture.waitForEnd(record.runId)).toMatchObject({

@@ -7,20 +7,34 @@ import { mountSmallDisk, whyNoMounts } from "../../support/small-disk.js";
 import { RecoveryFixture, RunGate, TWO_PROCESSES } from "../../support/cli/recovery-fixture.js";
 import { waitFor } from "../../support/wait-for.js";
 
-/** No trace of our own insides. */
+/** Stack traces and unformatted values. */
 const INSIDES = /\bat .*:\d+:\d+|\(node:|undefined|\[object/;
 
-/** Stopped through its anchor, whatever the store is like. */
+/** A run is stopped through its anchor, in any state of the store. */
 async function stops(fixture: RecoveryFixture, runId: string): Promise<void> {
   expect(await fixture.holdfast("runs", "cancel", runId)).toMatchObject({ code: 0 });
   expect(await fixture.membersOf(runId)).toEqual([]);
+}
+
+/** Runs without an owner: one that ends with 9, one of two processes, one that ends with 7. */
+async function leaveThree(
+  fixture: RecoveryFixture,
+  first: RunGate,
+  last: RunGate,
+): Promise<Record<"over" | "stopped" | "going", string>> {
+  const [over = "", stopped = "", going = ""] = await fixture.leaveOrphans(
+    [first.waitScript(9)],
+    [TWO_PROCESSES],
+    [last.waitScript(7), { timeoutMs: 600_000 }],
+  );
+  return { over, stopped, going };
 }
 
 async function live(fixture: RecoveryFixture, ...runIds: readonly string[]): Promise<void> {
   for (const runId of runIds) expect(await fixture.membersOf(runId), runId).not.toEqual([]);
 }
 
-/** A gateway that cannot be started on this store: one clear line. */
+/** A gateway that cannot be started on this store prints one clear line. */
 async function refusesToStart(fixture: RecoveryFixture, word: string): Promise<void> {
   const { code, stdout, stderr } = await fixture.holdfast("gateway", "run", "--json");
   expect({ code, stdout }).toEqual({ code: 125, stdout: "" });
@@ -30,7 +44,7 @@ async function refusesToStart(fixture: RecoveryFixture, word: string): Promise<v
   expect(stderr).not.toMatch(INSIDES);
 }
 
-/** As docs/guides/repair.md says. */
+/** The steps of docs/guides/repair.md. */
 async function repair(fixture: RecoveryFixture): Promise<void> {
   const away = join(fixture.home, "damaged");
   await mkdir(away);
@@ -38,7 +52,7 @@ async function repair(fixture: RecoveryFixture): Promise<void> {
     if (/^store\.sqlite(?:-wal|-shm)?$/.test(name)) await rename(join(fixture.home, name), join(away, name));
 }
 
-/** It holds what lives; what has ended meanwhile is on record with its true end; nobody was killed. */
+/** The next gateway attaches to the live run, and records the true end of those that ended. No process was killed. */
 async function isWellAgain(
   fixture: RecoveryFixture,
   { gate, going, over, stopped }: { gate: RunGate; going: string; over: string; stopped: string },
@@ -65,26 +79,26 @@ async function isWellAgain(
 }
 
 describe.concurrent("a store", () => {
-  test("locked for longer than leases are renewed in: it is told, nothing is killed or lost, stopping works", async () => {
+  test("locked for longer than the renewal of leases: it is reported, nothing is killed or lost, stopping works", async () => {
     await using fixture = await RecoveryFixture.open();
     await using gate = await RunGate.create();
     await using later = await RunGate.create();
-    const [over = "", stopped = "", going = ""] = await fixture.leaveOrphans(
-      [gate.waitScript(9)],
-      [TWO_PROCESSES],
-      [later.waitScript(7), { timeoutMs: 600_000 }],
-    );
+    const { over, stopped, going } = await leaveThree(fixture, gate, later);
     const gateway = await fixture.gateway();
     const { instanceId } = await gateway.waitForEvent("up");
     const holder = new DatabaseSync(fixture.store);
     holder.exec("begin exclusive");
     await gate.release();
     await stops(fixture, stopped);
-    // Reading goes on, and shows what was last known.
+    // Readers see the last commit.
     expect(await fixture.record(over)).toMatchObject({ state: "running" });
-    const told = await gateway.waitForEvent("problem", ({ message }) => message.includes("leases"), 25_000);
-    expect(`${told.message} ${told.cause}`).toContain("locked");
-    expect(told.cause).not.toMatch(INSIDES);
+    const problem = await gateway.waitForEvent(
+      "problem",
+      ({ message }) => message.includes("leases"),
+      25_000,
+    );
+    expect(`${problem.message} ${problem.cause}`).toContain("locked");
+    expect(problem.cause).not.toMatch(INSIDES);
     await live(fixture, going);
     holder.exec("rollback");
     holder.close();
@@ -110,19 +124,15 @@ describe.concurrent("a store", () => {
     await using fixture = await RecoveryFixture.open(disk.path);
     await using gate = await RunGate.create();
     await using later = await RunGate.create();
-    const [over = "", stopped = "", going = ""] = await fixture.leaveOrphans(
-      [gate.waitScript(9)],
-      [TWO_PROCESSES],
-      [later.waitScript(7)],
-    );
+    const { over, stopped, going } = await leaveThree(fixture, gate, later);
     const gateway = await fixture.gateway();
-    // The log is short from here on: the next write needs room.
+    // The WAL is empty now: the next write needs space.
     fixture.sql("pragma wal_checkpoint(truncate)");
     await fill(disk.path);
     await gate.release();
     await stops(fixture, stopped);
-    const told = await gateway.waitForEvent("problem", ({ cause }) => cause.includes("no space"));
-    expect(told.cause).not.toMatch(INSIDES);
+    const problem = await gateway.waitForEvent("problem", ({ cause }) => cause.includes("no space"));
+    expect(problem.cause).not.toMatch(INSIDES);
     await live(fixture, going);
     expect((await fixture.holdfast("runs", "list")).stdout).toContain(going);
     await rm(fillerOf(disk.path));
@@ -136,19 +146,15 @@ describe.concurrent("a store", () => {
     await gateway.kill("SIGTERM");
   });
 
-  test.for(["before a gateway starts", "when it is killed", "when it lets go"])(
-    "on a disk that is full %s: its runs live, can be stopped, and are taken up when there is space",
+  test.for(["before a gateway starts", "when it is killed", "when it is stopped"])(
+    "on a disk that is full %s: its runs continue, can be stopped, and are attached again when there is space",
     async (moment, context) => {
       if (whyNoMounts !== null) context.skip(whyNoMounts);
       await using disk = mountSmallDisk("16m");
       await using fixture = await RecoveryFixture.open(disk.path);
       await using gate = await RunGate.create();
       await using other = await RunGate.create();
-      const [over = "", stopped = "", going = ""] = await fixture.leaveOrphans(
-        [other.waitScript(9)],
-        [TWO_PROCESSES],
-        [gate.waitScript(7)],
-      );
+      const { over, stopped, going } = await leaveThree(fixture, other, gate);
       if (moment !== "before a gateway starts") {
         const before = await fixture.gateway();
         fixture.sql("pragma wal_checkpoint(truncate)");
@@ -157,12 +163,12 @@ describe.concurrent("a store", () => {
         expect(code).toBe(moment === "when it is killed" ? null : 0);
       } else fixture.sql("pragma wal_checkpoint(truncate)");
       await fill(disk.path);
-      // It may refuse, or come up and say what fails; it must not pretend, nor harm anybody.
+      // It may refuse, or start and report the failure.
       const full = fixture.start("gateway", "run");
-      let said = "";
-      full.child.stderr.on("data", (text: Buffer) => (said += text.toString()));
-      await waitFor("it says what is wrong", () => /no space|ENOSPC|full/.test(said));
-      expect(said).not.toMatch(INSIDES);
+      let stderr = "";
+      full.child.stderr.on("data", (text: Buffer) => (stderr += text.toString()));
+      await waitFor("it reports the failure", () => /no space|ENOSPC|full/.test(stderr));
+      expect(stderr).not.toMatch(INSIDES);
       await other.release();
       await stops(fixture, stopped);
       await live(fixture, going);
@@ -174,12 +180,7 @@ describe.concurrent("a store", () => {
     },
   );
 
-  type Damage = readonly [
-    what: string,
-    spoil: (fixture: RecoveryFixture) => Promise<void> | void,
-    word: string,
-  ];
-  test.for<Damage>([
+  test.for<[what: string, spoil: (fixture: RecoveryFixture) => Promise<void> | void, word: string]>([
     ["cut off", (fixture) => truncate(fixture.store, 5_000), "damaged"],
     ["replaced by garbage", (fixture) => writeFile(fixture.store, "garbage".repeat(3_000)), "damaged"],
     [
@@ -189,16 +190,12 @@ describe.concurrent("a store", () => {
       "newer Holdfast",
     ],
   ])(
-    "%s: a gateway does not start on it; after the repair every live run is held again and ends truly",
+    "%s: a gateway does not start on it; after the repair every live run is attached and has its true end",
     async ([, spoil, word]) => {
       await using fixture = await RecoveryFixture.open();
       await using gate = await RunGate.create();
       await using other = await RunGate.create();
-      const [over = "", stopped = "", going = ""] = await fixture.leaveOrphans(
-        [other.waitScript(9)],
-        [TWO_PROCESSES],
-        [gate.waitScript(7)],
-      );
+      const { over, stopped, going } = await leaveThree(fixture, other, gate);
       const gateway = await fixture.gateway();
       await gateway.kill();
       fixture.sql("pragma wal_checkpoint(truncate)");
@@ -212,22 +209,18 @@ describe.concurrent("a store", () => {
     },
   );
 
-  test("that is cut off under a running gateway: nothing is killed, and the repair brings all of it back", async () => {
+  test("that is cut off under a running gateway: nothing is killed, and the repair restores all runs", async () => {
     await using fixture = await RecoveryFixture.open();
     await using gate = await RunGate.create();
     await using other = await RunGate.create();
-    const [over = "", stopped = "", going = ""] = await fixture.leaveOrphans(
-      [other.waitScript(9)],
-      [TWO_PROCESSES],
-      [gate.waitScript(7)],
-    );
+    const { over, stopped, going } = await leaveThree(fixture, other, gate);
     const gateway = await fixture.gateway();
     fixture.sql("pragma wal_checkpoint(truncate)");
     await truncate(fixture.store, 5_000);
     await other.release();
     await stops(fixture, stopped);
     await live(fixture, going);
-    // Told to stop, it does, whatever it could not write.
+    // It stops although it cannot write.
     expect(await gateway.kill("SIGTERM")).toMatchObject({ code: 0, stderr: "" });
     for (const { type, ...rest } of gateway.events)
       if (type === "problem") expect(JSON.stringify(rest)).not.toMatch(INSIDES);
@@ -238,8 +231,8 @@ describe.concurrent("a store", () => {
   });
 });
 
-describe.concurrent("an old copy of the state directory, put back", () => {
-  test("keeps its live runs; what was started since is held again when its instance is put back, too", async () => {
+describe.concurrent("an old copy of the state directory that replaces it", () => {
+  test("keeps its live runs; a later run is attached again when its instance directory is restored too", async () => {
     await using fixture = await RecoveryFixture.open();
     await using old = await RunGate.create();
     await using young = await RunGate.create();
@@ -251,7 +244,7 @@ describe.concurrent("an old copy of the state directory, put back", () => {
     const first = await fixture.gateway();
     const [backup, away] = [`${fixture.home}.backup`, `${fixture.home}.away`];
     try {
-      // As a backup would: while everything is in use, and without sockets.
+      // Like a backup: while the files are in use, and without sockets.
       fixture.sql("pragma wal_checkpoint(truncate)");
       await cp(fixture.home, backup, { recursive: true, filter: (path) => !path.endsWith("sock") });
       await between.release();
@@ -263,10 +256,10 @@ describe.concurrent("an old copy of the state directory, put back", () => {
       expect(await fixture.holdfast("state", "keep-identity", "--yes")).toMatchObject({ code: 0 });
 
       const second = await fixture.gateway();
-      // Its end is in the directory that was moved away: nobody here can know it.
+      // Its end is only in the directory that was moved away.
       expect(await fixture.waitForEnd(meanwhile)).toMatchObject({ exit: { reason: "lost" } });
       await live(fixture, before, since);
-      // Its anchor notices, within seconds, that its directory is another one now.
+      // Its anchor notices within seconds that its directory was replaced.
       const { originInstanceId } = await fixture.record(before);
       const socket = join(fixture.home, "instances", originInstanceId, "runs", before, "sock");
       await waitFor("its anchor listens here", () => existsSync(socket));
@@ -289,7 +282,7 @@ describe.concurrent("an old copy of the state directory, put back", () => {
     }
   });
 
-  test("of the store alone costs nothing: every run is there again, with its true end", async () => {
+  test("of the store alone: every run is restored, with its true end", async () => {
     await using fixture = await RecoveryFixture.open();
     await using gate = await RunGate.create();
     await using other = await RunGate.create();

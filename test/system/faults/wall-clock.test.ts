@@ -7,7 +7,7 @@ import { scaled } from "../../support/scale.js";
 
 const YEAR = 365 * 24 * 3_600_000;
 const TIMEOUT_MS = 8_000;
-/** A live owner decides first, then the anchor; the rest is a loaded machine. */
+/** A live owner decides first, then the anchor; plus time for a loaded machine. */
 const LATE_MS = defaults.backstopMs + 3_000;
 
 /** Where Debian and its kin put it. */
@@ -15,7 +15,7 @@ const library = readdirSync("/usr/lib")
   .map((name) => `/usr/lib/${name}/faketime/libfaketimeMT.so.1`)
   .find((path) => existsSync(path));
 
-/** A process whose wall clock is off by so much; its monotonic clock is everybody's. */
+/** A process whose wall clock is off by so much; its monotonic clock is right. */
 const ways = {
   libfaketime: (offMs: number): NodeJS.ProcessEnv => ({
     LD_PRELOAD: library,

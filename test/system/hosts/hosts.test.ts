@@ -12,7 +12,7 @@ import { OutcomeReport } from "./outcome-report.js";
 import { MultiHost } from "./multi-host.js";
 import { waitFor } from "../../support/wait-for.js";
 
-/** Time is the subject here, not how much of it. */
+/** Shorter than the defaults, in the same proportions. */
 const numbers = {
   leaseMs: 6_000,
   renewMs: 2_000,
@@ -22,7 +22,7 @@ const numbers = {
   silentLookMs: 1_000,
   eventPollMs: 1_000,
 };
-/** As long as nothing may be heard of a host before others so much as look at its runs. */
+/** Longer than the time without a heartbeat after which other hosts check the runs of a host. */
 const AGES = defaults.hostLostMs + 60_000;
 const LASTS = "echo up; read line; exit 5";
 
@@ -51,7 +51,7 @@ describe.skipIf(whyNot !== null).each(rounds)("of three hosts on one database, r
     console.log(`three hosts, round ${round}:\n${outcomes.toString()}`);
   });
 
-  /** Whatever a failed test has left. */
+  /** After a failed test. */
   afterEach(async () => {
     for (const host of multiHost.hosts) {
       host.resume();
@@ -67,27 +67,29 @@ describe.skipIf(whyNot !== null).each(rounds)("of three hosts on one database, r
     return hosts.map((host) => gateways.get(host)).filter((gateway) => gateway !== undefined);
   }
 
-  /** One on each, of the same numbers as nearly as it gets. */
+  /** One run on each host. */
   async function runEverywhere(): Promise<[string, string, string]> {
     const started = multiHost.hosts.map((host) => host.script(LASTS, { stdin: "pipe" }));
     return (await Promise.all(started)) as [string, string, string];
   }
 
-  /** From here on the record of one names the processes of another, as if they were on one machine. */
+  /** Changes a record so that it names processes of another host. */
   async function confuse(
     runId: string,
     columns: Readonly<Record<string, string | number | null>>,
   ): Promise<void> {
-    const told = Object.entries(columns).map(
+    const assignments = Object.entries(columns).map(
       ([name, value]) => `${name} = ${value === null ? "null" : `'${value}'`}`,
     );
-    await multiHost.database.query(`update holdfast.runs set ${told.join(", ")} where run_id = '${runId}'`);
+    await multiHost.database.query(
+      `update holdfast.runs set ${assignments.join(", ")} where run_id = '${runId}'`,
+    );
   }
 
   async function finish(host: TestHost, runId: string): Promise<RunRecord> {
     const { write } = await host.client();
-    // A renewal that came through too late for its gateway has made the lease healthy, but not the gateway sure of it.
-    await waitFor("it can be steered", () =>
+    // A late renewal makes the lease valid before the gateway knows it.
+    await waitFor("the gateway may write to it", () =>
       write({ params: { runId }, body: { text: "on\n" } }).then(
         () => true,
         (error: unknown) => {
@@ -127,7 +129,7 @@ describe.skipIf(whyNot !== null).each(rounds)("of three hosts on one database, r
     });
   });
 
-  test("one whose gateway was killed goes on with its next, and nobody else comes for its runs", async () => {
+  test("one whose gateway was killed continues with its next, and no other host touches its runs", async () => {
     const [a, b, c] = await runEverywhere();
     const before = await multiHost.record(c);
     await cat.killGateway();
@@ -146,7 +148,7 @@ describe.skipIf(whyNot !== null).each(rounds)("of three hosts on one database, r
     });
   });
 
-  test("one that lost its power finds its runs lost when it is back; nobody else touches them, or their like", async () => {
+  test("one that lost its power finds its runs lost when it is back; no other host touches them, or processes like them", async () => {
     const [a, b, c] = await runEverywhere();
     const before = await multiHost.record(a);
     await ann.powerOff();
@@ -175,11 +177,11 @@ describe.skipIf(whyNot !== null).each(rounds)("of three hosts on one database, r
     });
     await begin(ann);
     expect(await multiHost.waitForEnd(a)).toMatchObject({ exit: { reason: "lost", source: "none" } });
-    const told = (await multiHost.events(a)).flatMap((event) =>
+    const decisions = (await multiHost.events(a)).flatMap((event) =>
       event.type === "reconcile" ? [event.data] : [],
     );
-    expect(told.at(-1)).toMatchObject({ row: "other-boot", action: "lose", by: before.ownerInstanceId });
-    expect(told.slice(0, -1).map(({ action }) => action)).toEqual(["leave", "leave"]);
+    expect(decisions.at(-1)).toMatchObject({ row: "other-boot", action: "lose", by: before.ownerInstanceId });
+    expect(decisions.slice(0, -1).map(({ action }) => action)).toEqual(["leave", "leave"]);
     expect(await finish(ben, b)).toMatchObject({ exit: { reason: "exit", code: 5 } });
     await outcomes.add("power cut and reboot", multiHost, {
       [a]: { reason: "lost" },
@@ -188,7 +190,7 @@ describe.skipIf(whyNot !== null).each(rounds)("of three hosts on one database, r
     });
   });
 
-  test("one that stood still for longer than anybody waits goes on with its runs", async () => {
+  test("one that was suspended for a long time continues with its runs", async () => {
     const [a, b, c] = await runEverywhere();
     const before = await multiHost.record(b);
     await ben.suspend();
@@ -207,13 +209,13 @@ describe.skipIf(whyNot !== null).each(rounds)("of three hosts on one database, r
     });
   });
 
-  test("one that is cut off keeps its runs, and what became of them meanwhile is true afterwards", async () => {
+  test("one that is cut off keeps its runs, and their true ends are recorded afterwards", async () => {
     const [a, b, c] = await runEverywhere();
     const gate = join(ann.home, "gate");
     const killed = await ann.script("sleep 7005");
     const ending = await ann.script(`mkfifo ${gate}; echo up; read line <${gate}; exit 7`);
     const stopped = await ann.script("sleep 7003");
-    const keepers = await Promise.all(
+    const paused = await Promise.all(
       (["inserted", "committed"] as const).map(async (step) => {
         const supervisorProcess = await SupervisorProcess.open(ann, `in_${step}`);
         await supervisorProcess.pauseAt(step);
@@ -223,13 +225,13 @@ describe.skipIf(whyNot !== null).each(rounds)("of three hosts on one database, r
           options: {},
         });
         await supervisorProcess.waitUntilPaused();
-        return { keeper: supervisorProcess, mark };
+        return { supervisorProcess, mark };
       }),
     );
-    const [uncommitted, committed] = keepers as [(typeof keepers)[0], (typeof keepers)[0]];
+    const [uncommitted, committed] = paused as [(typeof paused)[0], (typeof paused)[0]];
 
     await ann.unplug();
-    for (const { keeper: supervisorProcess } of keepers) supervisorProcess.resume();
+    for (const { supervisorProcess } of paused) supervisorProcess.resume();
     await ann.run("sh", "-c", `echo go >${gate}`);
     expect(await ann.holdfast("runs", "cancel", stopped)).toMatchObject({ code: 0 });
     const { kill, write } = await ann.client();
@@ -248,7 +250,7 @@ describe.skipIf(whyNot !== null).each(rounds)("of three hosts on one database, r
       expect((await multiHost.record(runId)).state).toBe("running");
     expect(ann.pidsOf("exit 5")).not.toEqual([]);
     // The one was refused, the other cannot read what it has committed.
-    for (const { keeper: supervisorProcess } of keepers) await supervisorProcess.receive("failed");
+    for (const { supervisorProcess } of paused) await supervisorProcess.receive("failed");
     expect(existsSync(uncommitted.mark)).toBe(false);
 
     await ann.plug();
@@ -258,12 +260,12 @@ describe.skipIf(whyNot !== null).each(rounds)("of three hosts on one database, r
     await multiHost.waitForEnd(killed);
     expect(existsSync(uncommitted.mark)).toBe(false);
     expect(await finish(ann, a)).toMatchObject({ exit: { reason: "exit", code: 5 } });
-    const ofKeepers = (await multiHost.records()).filter(({ originInstanceId }) =>
+    const ofPaused = (await multiHost.records()).filter(({ originInstanceId }) =>
       /_(ins|com)/.test(originInstanceId),
     );
-    expect(ofKeepers).toHaveLength(2);
-    for (const { runId } of ofKeepers) await multiHost.waitForEnd(runId);
-    for (const { keeper: supervisorProcess } of keepers) await supervisorProcess.close();
+    expect(ofPaused).toHaveLength(2);
+    for (const { runId } of ofPaused) await multiHost.waitForEnd(runId);
+    for (const { supervisorProcess } of paused) await supervisorProcess.close();
     await outcomes.add("cut off and back", multiHost, {
       [a]: { reason: "exit", code: 5 },
       [b]: null,
@@ -272,7 +274,7 @@ describe.skipIf(whyNot !== null).each(rounds)("of three hosts on one database, r
       [stopped]: { reason: "manual-cancel" },
       [killed]: { reason: "manual-cancel" },
       ...Object.fromEntries(
-        ofKeepers.map(({ runId, originInstanceId }) => [
+        ofPaused.map(({ runId, originInstanceId }) => [
           runId,
           originInstanceId === "in_inserted" ? { reason: "spawn-error" } : { reason: "exit", code: 0 },
         ]),

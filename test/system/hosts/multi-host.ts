@@ -20,9 +20,9 @@ interface MultiHostParts {
   readonly hosts: readonly TestHost[];
   readonly database: PostgresDatabase;
   readonly server: PostgresServer;
-  /** The server's. */
+  /** Of the server. */
   readonly address: string;
-  /** What of the hosts' password is the same however it is written. */
+  /** The part of the password that is the same in every encoding. */
   readonly secret: string;
 }
 
@@ -34,7 +34,7 @@ export class MultiHost implements MultiHostParts, AsyncDisposable {
   readonly address: string;
   readonly secret: string;
   readonly #store: Store;
-  /** In the order in which they were made. */
+  /** In the order of creation. */
   readonly #parts: readonly AsyncDisposable[];
 
   private constructor(facts: MultiHostParts, store: Store, parts: readonly AsyncDisposable[]) {
@@ -58,7 +58,7 @@ export class MultiHost implements MultiHostParts, AsyncDisposable {
       const server = kept(await startPostgresServer(network));
       const database = await server.createDatabase();
       const secret = randomBytes(12).toString("hex");
-      // With all that has to be written in another way in a URL.
+      // With characters that a URL encodes.
       const password = `@:/?#%${secret}`;
       await database.query(`create role ada login password '${password}'`);
       await database.query(`grant create on database ${database.name} to ada`);
@@ -68,7 +68,7 @@ export class MultiHost implements MultiHostParts, AsyncDisposable {
       const hosts: TestHost[] = [];
       for (const [at, name] of names.entries())
         hosts.push(kept(await TestHost.open({ name, number: at + 2, directory, network }, url)));
-      // As the hosts do: whoever makes the tables owns them.
+      // As the same user as the hosts: the creator of the tables owns them.
       const here = `postgres://ada@localhost/${database.name}?host=${server.directory}`;
       const store = kept(await database.open({ url: here }));
       return new MultiHost({ hosts, database, server, address: network.address, secret }, store, parts);
@@ -78,7 +78,7 @@ export class MultiHost implements MultiHostParts, AsyncDisposable {
     }
   }
 
-  /** Where a run lives. */
+  /** The host of a run. */
   hostOf({ hostId }: Pick<RunRecord, "hostId">): TestHost {
     const host = this.hosts.find((each) => each.hostId === hostId);
     if (host === undefined) throw new Error(`no host is ${hostId}`);
@@ -105,22 +105,22 @@ export class MultiHost implements MultiHostParts, AsyncDisposable {
     return this.record(runId);
   }
 
-  /** Nothing was heard of a run's owner for that long. Until each of these has looked, and said what it makes of it. */
+  /** Makes the lease of a run that old, and waits until each gateway reports that it leaves the run alone. */
   async expectUntouched(runId: string, forMs: number, gateways: readonly GatewayRun[]): Promise<void> {
-    const saidBy = ({ events: news }: GatewayRun): boolean =>
+    const hasReported = ({ events: news }: GatewayRun): boolean =>
       news.some((one) => one.type === "problem" && one.runId === runId && one.message.includes("left alone"));
-    // Again and again: a last renewal may still be on its way when its host is gone.
-    const look = async (): Promise<boolean> => {
+    // Repeated, because a last renewal may arrive after the host is gone.
+    const isLeftAlone = async (): Promise<boolean> => {
       const at = Math.floor((await this.#store.now()) - forMs);
       await this.database.query(
         `update holdfast.runs set lease_expires_at = ${at} where run_id = '${runId}' and lease_expires_at > ${at}`,
       );
-      return gateways.every(saidBy);
+      return gateways.every(hasReported);
     };
-    await expect.poll(look, { interval: 200, timeout: 30_000 }).toBe(true);
+    await expect.poll(isLeftAlone, { interval: 200, timeout: 30_000 }).toBe(true);
   }
 
-  /** Whether its lease is good for longer than this, by the server's clock. */
+  /** Whether its lease is valid for longer than this, by the clock of the server. */
   async leasedFor(runId: string, ms: number): Promise<boolean> {
     return (await this.record(runId)).leaseExpiresAt > (await this.#store.now()) + ms;
   }

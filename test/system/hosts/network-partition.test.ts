@@ -14,7 +14,7 @@ describe.skipIf((whyNoPostgres ?? whyNoHosts) !== null)("a host without a route 
     const client = await ann.client();
     const runId = await ann.script("echo up; exec sleep 300");
     const params = { runId };
-    await waitFor("it has said something", async () => (await client.log({ params })).text === "up\n");
+    await waitFor("it has printed", async () => (await client.log({ params })).text === "up\n");
     await ann.unplug();
     const timed = async <Answer>(what: string, ask: () => Promise<Answer>): Promise<Answer> => {
       const began = performance.now();

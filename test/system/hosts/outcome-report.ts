@@ -4,26 +4,26 @@ import type { MultiHost } from "./multi-host.js";
 interface TestOutcome {
   readonly name: string;
   readonly runs: number;
-  /** Processes harmed that are none of ours. */
-  readonly strangers: number;
-  /** Runs without an end although everybody is back and was told to stop. */
+  /** Bystanders that did not survive. */
+  readonly bystanders: number;
+  /** Runs that have no end although all hosts are back and stopped them. */
   readonly stuck: number;
-  /** Runs with an end that is not theirs, or with more than one. */
+  /** Runs with a wrong end, or with more than one. */
   readonly wrong: number;
 }
 
-/** How each run must have ended: by a reason, with a code where there is one; null: it goes on. */
+/** The expected end of each run; null: it is still running. */
 export type ExpectedEnds = Readonly<
   Record<string, { readonly reason: string; readonly code?: number } | null>
 >;
 
-/** What became of everything, test by test. */
+/** The outcome of each test. */
 export class OutcomeReport {
   readonly #all: TestOutcome[] = [];
 
-  /** Checks all that there is, and stops what goes on. */
+  /** Checks all runs, and stops those that are still running. */
   async add(name: string, multiHost: MultiHost, expected: ExpectedEnds): Promise<void> {
-    const strangers = multiHost.hosts.filter(({ bystanderAlive: unharmed }) => !unharmed).length;
+    const bystanders = multiHost.hosts.filter(({ bystanderAlive: unharmed }) => !unharmed).length;
     const wrong: string[] = [];
     for (const [runId, end] of Object.entries(expected))
       if (!(await hasExpectedEnd(multiHost, runId, end))) wrong.push(runId);
@@ -33,12 +33,12 @@ export class OutcomeReport {
     const open = (await multiHost.records()).filter(({ state }) => state !== "exited");
     stuck.push(...open.map(({ runId }) => runId).filter((runId) => !stuck.includes(runId)));
     const runs = Object.keys(expected).length;
-    this.#all.push({ name, runs, strangers, stuck: stuck.length, wrong: wrong.length });
-    expect({ strangers, stuck, wrong }).toEqual({ strangers: 0, stuck: [], wrong: [] });
+    this.#all.push({ name, runs, bystanders, stuck: stuck.length, wrong: wrong.length });
+    expect({ bystanders, stuck, wrong }).toEqual({ bystanders: 0, stuck: [], wrong: [] });
   }
 
   toString(): string {
-    const heads = ["runs", "strangers", "stuck", "wrong"] as const;
+    const heads = ["runs", "bystanders", "stuck", "wrong"] as const;
     const width = Math.max(...this.#all.map(({ name }) => name.length), 0);
     const line = (name: string, cells: readonly (string | number)[]): string =>
       `  ${name.padEnd(width)}  ${cells.map((cell) => String(cell).padStart(9)).join("  ")}`;

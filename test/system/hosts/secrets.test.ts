@@ -13,7 +13,7 @@ const numbers = { renewMs: 500, storeBusyMs: 1_000, reconcileMs: 500, eventPollM
 
 type Seen = readonly [where: string, text: string];
 
-/** All regular files below. */
+/** All regular files in the directory. */
 async function texts(directory: string): Promise<Seen[]> {
   const entries = await readdir(directory, { recursive: true, withFileTypes: true });
   return Promise.all(
@@ -26,7 +26,7 @@ async function texts(directory: string): Promise<Seen[]> {
   );
 }
 
-/** Command lines of all, and what all were given but the gateway, which was given the password. */
+/** The command lines of all processes, and the environments of all but the gateway, which has the password. */
 function processesOf(host: TestHost, gatewayPid: number): Seen[] {
   const pids = host.allPids();
   expect(pids.length).toBeGreaterThan(6);
@@ -75,7 +75,7 @@ describe.skipIf((whyNoPostgres ?? whyNoHosts) !== null)(
       await multiHost[Symbol.asyncDispose]();
     });
 
-    test("is nowhere but where it was given", async () => {
+    test("appears nowhere except in the environment of the gateway", async () => {
       const seen: Seen[] = [];
       const gateway = await host.gateway(numbers);
       const { pid: gatewayPid } = await gateway.waitForEvent("up");
@@ -84,7 +84,7 @@ describe.skipIf((whyNoPostgres ?? whyNoHosts) !== null)(
       const { exec } = await host.client();
       await exec({ body: { argv: ["/nowhere"] } }).catch(() => {});
 
-      // Whatever the driver says when nobody answers is passed on.
+      // Messages of the database driver are passed on.
       await host.unplug();
       await gateway.waitForEvent("problem", ({ cause }) => /reach|answer/.test(cause));
       const away = await Promise.all(
@@ -93,8 +93,12 @@ describe.skipIf((whyNoPostgres ?? whyNoHosts) !== null)(
       const [run, doctor] = away;
       expect([run?.code, doctor?.code]).not.toContain(0);
       await host.plug();
-      await waitFor("it answers", async () => (await host.holdfast("run", "--", "true")).code === 0, 30_000);
-      // A password that is refused, and one in an address that is none.
+      await waitFor(
+        "a run succeeds",
+        async () => (await host.holdfast("run", "--", "true")).code === 0,
+        30_000,
+      );
+      // A wrong password, and a password in an invalid URL.
       const refused = `postgres://ada:no${multiHost.secret}@${multiHost.address}/x`;
       for (const url of [refused, `postgres//ada:${multiHost.secret}@host/x`]) {
         const { child, finished } = host.startWith({ HOLDFAST_DATABASE_URL: url }, "gateway", "run");
@@ -121,7 +125,7 @@ describe.skipIf((whyNoPostgres ?? whyNoHosts) !== null)(
       for (const [at, { stdout, stderr }] of [...away, ...shown].entries())
         seen.push([`output ${at}`, stdout + stderr]);
       seen.push(...(await texts(host.files)));
-      seen.push(["news", JSON.stringify(gateway.events)]);
+      seen.push(["events", JSON.stringify(gateway.events)]);
 
       seen.push(...processesOf(host, gatewayPid), ...(await databaseOf(multiHost)));
 

@@ -14,7 +14,7 @@ import {
 } from "../../support/cli/cli-fixture.js";
 import { TestMachine, type TestMachineOptions } from "./test-machine.js";
 
-/** A machine with Holdfast on it, its state directory, and the address of a database. */
+/** A machine with a state directory and the URL of a database. */
 export class TestHost extends TestMachine {
   readonly #url: string;
   #gateway: GatewayRun | null = null;
@@ -35,7 +35,7 @@ export class TestHost extends TestMachine {
       ...process.env,
       HOLDFAST_HOME: this.home,
       HOLDFAST_DATABASE_URL: this.#url,
-      // The file system of cgroups is one for all hosts here.
+      // All hosts of the test share one cgroup file system.
       HOLDFAST_ANCHOR_WEAKEN: "cgroup",
     };
   }
@@ -55,7 +55,7 @@ export class TestHost extends TestMachine {
     return this.#start([cliPath, ...args], env);
   }
 
-  /** Up and through its first look. With some numbers of its own, where a test is about time. */
+  /** Starts a gateway with these defaults, and waits until it is ready. */
   async gateway(numbers: DefaultOverrides = {}): Promise<GatewayRun> {
     const program = cliWithDefaults(numbers);
     const startWith: TestHost["startWith"] = (env, ...args) => this.#start([...program, ...args], env);
@@ -64,7 +64,7 @@ export class TestHost extends TestMachine {
     return this.#gateway;
   }
 
-  /** The gateway, and nobody else. */
+  /** Kills only the gateway. */
   async killGateway(): Promise<void> {
     if (this.#gateway === null) throw new Error(`no gateway was started on ${this.name}`);
     const { pid } = await this.#gateway.waitForEvent("up");
@@ -72,13 +72,13 @@ export class TestHost extends TestMachine {
     await this.#gateway.finished;
   }
 
-  /** From here: a socket's path reaches into every network. */
+  /** A client in this process: Unix sockets work across network namespaces. */
   async client(): Promise<GatewayClient> {
     const token = (await readOperatorToken(this.files)) ?? "";
     return createClient({ socketPath: gatewaySocketPath(this.files), token });
   }
 
-  /** A run in the background; its id. */
+  /** Starts a run in the background; returns its id. */
   async script(script: string, body: Partial<RequestOf<"exec">["body"]> = {}): Promise<string> {
     const { exec } = await this.client();
     const argv = ["sh", "-c", script];

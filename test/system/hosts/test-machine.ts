@@ -33,7 +33,7 @@ export class TestMachine implements AsyncDisposable {
   /** Its disk, by the path it has there, and by the one it has here. */
   readonly home: string;
   readonly files: string;
-  /** As records have it. */
+  /** In the format of records. */
   readonly hostId: string;
   readonly #options: TestMachineOptions;
   readonly #machineId = randomUUID().replaceAll("-", "");
@@ -101,12 +101,12 @@ export class TestMachine implements AsyncDisposable {
     return ["nsenter", `--target=${this.#init}`, "--mount", "--uts", "--net", "--pid"];
   }
 
-  /** As records have it. */
+  /** In the format of records. */
   get pidNamespace(): string {
     return namespaceOf(this.#init) ?? "";
   }
 
-  /** All processes on it, by the numbers they have here. */
+  /** The pids of all its processes, in the namespace of the test. */
   allPids(): number[] {
     const own = namespaceOf(this.#init);
     if (own === null) return [];
@@ -115,29 +115,29 @@ export class TestMachine implements AsyncDisposable {
       .map(Number);
   }
 
-  /** Whoever has these words in its command line. */
+  /** Processes with these words in their command line. */
   pidsOf(words: string): number[] {
     return this.allPids().filter((pid) => readProcess(pid)?.argv.join(" ").includes(words) === true);
   }
 
-  /** Whether this boot's bystander lives. */
+  /** Whether the bystander of this boot is alive. */
   get bystanderAlive(): boolean {
     return this.allPids().includes(this.#bystander);
   }
 
-  /** As a record would name it. */
+  /** In the format of a record. */
   async bystander(): Promise<ProcessIdentity> {
     const seen = readFileSync(`/proc/${this.#bystander}/status`, "utf8");
     const child = this.enter([anchor, "inspect", "--brief"], "ignore", process.env);
     child.stdin?.end(/^NSpid:.*\s(\d+)$/m.exec(seen)?.[1]);
-    const said = await text(child.stdout as Readable);
-    const { pid, startTime, uniqueId } = JSON.parse(said) as ProcessIdentity;
+    const output = await text(child.stdout as Readable);
+    const { pid, startTime, uniqueId } = JSON.parse(output) as ProcessIdentity;
     return { pid, startTime, uniqueId };
   }
 
-  /** Everybody on it stands still. */
+  /** Stops all its processes. */
   async suspend(): Promise<void> {
-    await waitFor(`${this.name} stands still`, () => {
+    await waitFor(`${this.name} is stopped`, () => {
       const moving = this.allPids().filter((pid) => !["T", undefined].includes(readProcess(pid)?.state));
       for (const pid of moving) signalIfAlive(pid, "SIGSTOP");
       return moving.length === 0;
@@ -154,7 +154,7 @@ export class TestMachine implements AsyncDisposable {
   async powerOff(): Promise<void> {
     if (this.#namespaceHolder === null) return;
     const off = once(this.#namespaceHolder, "close");
-    // All others of its namespace are gone before the first is.
+    // The kernel ends all processes of the namespace before its first one.
     signalIfAlive(this.#init, "SIGKILL");
     this.resume();
     await off;
@@ -174,7 +174,6 @@ export class TestMachine implements AsyncDisposable {
   }
 }
 
-/** Somebody on a machine, who may have left meanwhile. */
 function signalIfAlive(pid: number, name: NodeJS.Signals): void {
   const one = readProcess(pid);
   if (one !== null) signalProcess(one, name);

@@ -20,34 +20,34 @@ export const whyNoHosts: string | null = (() => {
     ]),
     { encoding: "utf8" },
   );
-  return status === 0 ? null : `no host can be made of namespaces here: ${stderr ?? "no unshare"}`;
+  return status === 0 ? null : `namespaces for hosts cannot be created here: ${stderr ?? "no unshare"}`;
 })();
 
-/** A network that nothing else is on, not even this process. It is gone with the last who is in it. */
+/** A network namespace with a bridge. It ends with its last process. */
 export class TestNetwork implements AsyncDisposable {
-  /** Of whoever serves all hosts. */
+  /** The address of the server. */
   readonly address = `${PREFIX}.1`;
-  readonly #keeper: ChildProcess;
+  readonly #holder: ChildProcess;
   #links = 0;
 
-  private constructor(supervisorProcess: ChildProcess) {
-    this.#keeper = supervisorProcess;
+  private constructor(holder: ChildProcess) {
+    this.#holder = holder;
   }
 
   static async open(): Promise<TestNetwork> {
-    // With an address of its own: otherwise it has that of a member, and nobody finds it when that one has left.
+    // A fixed MAC address: otherwise the bridge uses that of a member, and is lost when the member leaves.
     const script = `ip link set lo up && ip link add hf address 02:00:00:00:00:01 type bridge && ip addr add ${PREFIX}.1/24 dev hf &&
       ip link set hf up && echo up && exec cat`;
-    const supervisorProcess = spawn("unshare", ["--net", "sh", "-c", script], {
+    const holder = spawn("unshare", ["--net", "sh", "-c", script], {
       stdio: ["pipe", "pipe", "inherit"],
     });
-    await waitForText(supervisorProcess.stdout, "up");
-    return new TestNetwork(supervisorProcess);
+    await waitForText(holder.stdout, "up");
+    return new TestNetwork(holder);
   }
 
-  /** Words that start a command in it. */
+  /** The command prefix to run a command in it. */
   get within(): readonly string[] {
-    return ["nsenter", `--net=/proc/${this.#keeper.pid}/ns/net`];
+    return ["nsenter", `--net=/proc/${this.#holder.pid}/ns/net`];
   }
 
   /** Joins the network namespace of this process, under this address. */
@@ -72,14 +72,14 @@ export class TestNetwork implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    const gone = once(this.#keeper, "close");
-    this.#keeper.stdin?.end();
+    const gone = once(this.#holder, "close");
+    this.#holder.stdin?.end();
     await gone;
   }
 }
 
 export interface NetworkLink {
-  /** Nothing gets through, and nobody is told. */
+  /** Drops all packets silently. */
   cut(): Promise<void>;
   mend(): Promise<void>;
 }

@@ -10,19 +10,57 @@ import type { RunRecord } from "../../../src/model/run.js";
 import type { Problem, Run, Supervisor } from "../../../src/supervisor/api.js";
 import { openSupervisor } from "../../../src/supervisor/open.js";
 import { removeStateDirectory } from "../../support/temporary-directory.js";
-import { OsBystander, waitForPidsGone } from "./processes.js";
+import { waitFor } from "../../support/wait-for.js";
+
+/** The only function here that depends on the operating system. */
+export function isPidAlive(pid: number): boolean {
+  try {
+    // Signal 0 only checks, on every system of Node.
+    return process.kill(pid, 0);
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === "EPERM";
+  }
+}
+
+export async function waitForPidsGone(pids: readonly number[], withinMs = 10_000): Promise<void> {
+  await waitFor(`${pids.join(", ")} are gone`, () => !pids.some(isPidAlive), withinMs);
+}
+
+/** A process with the command line of a run, which must survive. */
+export class OsBystander implements AsyncDisposable {
+  readonly #child: ChildProcess;
+
+  private constructor(child: ChildProcess) {
+    this.#child = child;
+  }
+
+  static async start(command: string, ...args: readonly string[]): Promise<OsBystander> {
+    const child = spawn(command, args, { stdio: "ignore" });
+    await once(child, "spawn");
+    return new OsBystander(child);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    const survived = this.#child.exitCode === null && this.#child.signalCode === null;
+    if (survived) {
+      const exited = once(this.#child, "exit");
+      this.#child.kill();
+      await exited;
+    } else throw new Error("the bystander did not survive");
+  }
+}
 
 const child = (name: string): string => fileURLToPath(new URL(`children/${name}.mjs`, import.meta.url));
 
-/** How long a tree may take to go when asked. Short: nothing here needs longer. */
+/** Short: no tree here needs longer to end. */
 export const GRACE_MS = 300;
 
-/** The command line of a fixture: a tiny Node script, the same on every system. */
+/** The command line of a fixture: a small Node script, the same on every system. */
 export function fixtureCommand(name: string, ...args: readonly string[]): readonly string[] {
   return [process.execPath, child(name), ...args];
 }
 
-/** A state directory, and somebody who has nothing to do with it. At the end both are as they should be. */
+/** A state directory and a bystander, which must be alive at the end. */
 export class OsFixture implements AsyncDisposable {
   readonly home: string;
   readonly problems: Problem[] = [];
@@ -93,7 +131,7 @@ export class SupervisorVictim implements AsyncDisposable {
   }
 }
 
-/** The numbers of a tree, as its members print them; complete when there are that many. */
+/** The pids that the members of a tree print, once there are that many. */
 export async function readTreePids(run: Run, count: number): Promise<readonly number[]> {
   let text = "";
   for await (const { bytes } of run.follow({ streams: ["stdout"] })) {
@@ -104,14 +142,14 @@ export async function readTreePids(run: Run, count: number): Promise<readonly nu
   throw new Error(`it ended with ${JSON.stringify(text)}`);
 }
 
-/** All it printed, when it has ended. */
+/** The whole output, after the end. */
 export async function readFinalOutput(run: Run): Promise<{ stdout: string; stderr: string }> {
   const parts: { stdout: Uint8Array[]; stderr: Uint8Array[] } = { stdout: [], stderr: [] };
   for await (const { stream, bytes } of run.follow()) parts[stream].push(bytes);
   return { stdout: Buffer.concat(parts.stdout).toString(), stderr: Buffer.concat(parts.stderr).toString() };
 }
 
-/** Every end, whatever it was: on record, final, told once, and nobody left. */
+/** Every end: on record, final, with one event, and no process left. */
 export async function expectEnd(
   supervisor: Supervisor,
   record: RunRecord,

@@ -22,7 +22,7 @@ test.for([0, 7])("direct-exit: a command that ends by itself with %i", async (co
   expect(context.problems).toEqual([]);
 });
 
-test("manual-cancel: the tree goes, and it is on record who asked", async () => {
+test("manual-cancel: the tree ends, and the record has the actor", async () => {
   await using context = await OsFixture.open();
   const supervisor = await context.supervisor();
   const run = await supervisor.spawn(
@@ -31,7 +31,7 @@ test("manual-cancel: the tree goes, and it is on record who asked", async () => 
   );
   const pids = await readTreePids(run, 2);
   await run.cancel({ actor: "test:me" });
-  // Once more is no new reason.
+  // A second cancel does not change the reason.
   await run.cancel({ actor: "test:other", reason: "shutdown" });
   const record = await run.wait();
   expect(record.exit).toMatchObject({ reason: "manual-cancel", actor: "test:me" });
@@ -39,39 +39,30 @@ test("manual-cancel: the tree goes, and it is on record who asked", async () => 
   expect(context.problems).toEqual([]);
 });
 
-test("no-output-timeout: the tree goes when it has been silent for too long", async () => {
+test.for([
+  ["no-output-timeout", { noOutputTimeoutMs: 1_500 }],
+  ["overall-timeout", { timeoutMs: 1_500 }],
+] as const)("%s: the tree ends at its deadline", async ([reason, deadline]) => {
   await using context = await OsFixture.open();
   const supervisor = await context.supervisor();
-  const options = { graceMs: GRACE_MS, noOutputTimeoutMs: 1_500 };
+  const options = { graceMs: GRACE_MS, ...deadline };
   const run = await supervisor.spawn({ io: "pipe", argv: fixtureCommand("tree", "1") }, options);
   const pids = await readTreePids(run, 2);
   const record = await run.wait();
-  expect(record.exit).toMatchObject({ reason: "no-output-timeout", actor: "deadline" });
-  await expectEnd(supervisor, record, pids);
-  expect(context.problems).toEqual([]);
-});
-
-test("overall-timeout: the tree goes when its time is over", async () => {
-  await using context = await OsFixture.open();
-  const supervisor = await context.supervisor();
-  const options = { graceMs: GRACE_MS, timeoutMs: 1_500 };
-  const run = await supervisor.spawn({ io: "pipe", argv: fixtureCommand("tree", "1") }, options);
-  const pids = await readTreePids(run, 2);
-  const record = await run.wait();
-  expect(record.exit).toMatchObject({ reason: "overall-timeout", actor: "deadline" });
+  expect(record.exit).toMatchObject({ reason, actor: "deadline" });
   expect((record.endedAt ?? 0) - (record.startedAt ?? 0)).toBeGreaterThanOrEqual(1_400);
   await expectEnd(supervisor, record, pids);
   expect(context.problems).toEqual([]);
 });
 
-/** The system's own shell, which stays above what it runs. */
+/** The shell of the system, as the parent of the command. */
 function underShell(argv: readonly string[]): readonly string[] {
   const line = argv.map((word) => `"${word}"`).join(" ");
   if (process.platform === "win32") return ["cmd.exe", "/d", "/s", "/c", `"${line} & rem"`];
   return ["/bin/sh", "-c", `${line}; exit $?`];
 }
 
-test("shell-wrapper-tree: shell, child, grandchild and great-grandchild go with a cancel", async () => {
+test("shell-wrapper-tree: a cancel ends shell, child, grandchild and great-grandchild", async () => {
   await using context = await OsFixture.open();
   const supervisor = await context.supervisor();
   const run = await supervisor.spawn(

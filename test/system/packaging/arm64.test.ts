@@ -13,7 +13,7 @@ const EM_AARCH64 = 183;
 const QEMU = "qemu-aarch64-static";
 const hasTools = isInstalled("aarch64-linux-gnu-gcc") && isInstalled(QEMU) && process.arch === "x64";
 
-/** User emulation knows no subreaper, without which the binary rightly refuses to start runs; the rest is real. */
+/** User-mode emulation has no subreaper, so the anchor starts no runs here; the other modes are tested. */
 describe.skipIf(!hasTools)("the arm64 package's anchor", () => {
   let contents: string;
   let emulated: string;
@@ -27,7 +27,7 @@ describe.skipIf(!hasTools)("the arm64 package's anchor", () => {
     await writeFile(emulated, `#!/bin/sh\nexec ${QEMU} '${contents}/bin/anchor' "$@"\n`, { mode: 0o755 });
   });
 
-  test("is for that processor, and its package says so", async () => {
+  test("is for that processor, and so is its package", async () => {
     expect((await readFile(join(contents, "bin/anchor"))).readUInt16LE(18)).toBe(EM_AARCH64);
     expect(JSON.parse(await readFile(join(contents, "package.json"), "utf8"))).toMatchObject({
       name: "@holdfast/anchor-linux-arm64",
@@ -37,16 +37,16 @@ describe.skipIf(!hasTools)("the arm64 package's anchor", () => {
     expect((await publint({ pkgDir: contents, pack: false, strict: true })).messages).toEqual([]);
   });
 
-  test("verifies a process and ends its tree, and nobody else", async () => {
+  test("verifies a process and ends its tree, and no other process", async () => {
     plantBystander("sleep", ["1000"]);
     const script = "trap '' TERM; sleep 1000 & echo up; wait";
     const leader = spawn("sh", ["-c", script], { detached: true, stdio: ["ignore", "pipe", "ignore"] });
     const ended = once(leader, "exit");
     await once(leader.stdout, "data");
     const [evidence] = await inspectProcesses(emulated, [leader.pid ?? 0]);
-    const root = evidence?.identity ?? expect.fail("it does not see the process");
+    const root = evidence?.identity ?? expect.fail("the process was not found");
     const request = { root, cgroup: null, leaseId: null, graceMs: 50 };
-    // Where the kernel has unique ids, the start time has no say.
+    // With unique ids, the start time does not count.
     const stranger =
       root.uniqueId === null ? { ...root, startTime: root.startTime + 1 } : { ...root, uniqueId: "1" };
     expect(await reap(emulated, { ...request, root: stranger })).toMatchObject({
@@ -62,7 +62,7 @@ describe.skipIf(!hasTools)("the arm64 package's anchor", () => {
     expect((await ended)[1]).toBe("SIGKILL");
   });
 
-  test("is a container's first process", () => {
+  test("works as the first process of a container", () => {
     const { status } = spawnSync(emulated, ["init", "--", "sh", "-c", "exit 3"]);
     expect(status).toBe(3);
   });

@@ -7,18 +7,18 @@ import { execFileAsync, npmPath, packTarballs, temporaryDirectoryForFile } from 
 
 const hasPackage = process.platform === "linux" && process.arch === "x64";
 
-interface Said {
+interface Output {
   readonly code: number;
   readonly stdout: string;
   readonly stderr: string;
 }
 
-/** What is said must be read from a failure as well as from a success. */
-async function say(file: string, args: readonly string[], options: object): Promise<Said> {
+/** Resolves with the output also if the command fails. */
+async function runProgram(file: string, args: readonly string[], options: object): Promise<Output> {
   return execFileAsync(file, args, options).then(
     ({ stdout, stderr }) => ({ code: 0, stdout, stderr }),
     (error: unknown) => {
-      const { code, stdout, stderr } = error as Said;
+      const { code, stdout, stderr } = error as Output;
       return { code, stdout, stderr };
     },
   );
@@ -27,14 +27,14 @@ async function say(file: string, args: readonly string[], options: object): Prom
 describe.skipIf(!hasPackage)("installed from its packages, without scripts, into an empty project", () => {
   let project: string;
   let env: NodeJS.ProcessEnv;
-  const holdfast = (...args: string[]): Promise<Said> =>
-    say(join(project, "node_modules/.bin/holdfast"), args, { cwd: project, env });
+  const holdfast = (...args: string[]): Promise<Output> =>
+    runProgram(join(project, "node_modules/.bin/holdfast"), args, { cwd: project, env });
 
   beforeAll(async () => {
     const directory = await temporaryDirectoryForFile();
     const { main, anchor } = await packTarballs("x64", join(directory, "packages"));
     project = join(directory, "project");
-    // All there is on this path: no compiler.
+    // A PATH without a compiler.
     const bin = join(directory, "bin");
     await mkdir(bin);
     await mkdir(project);
@@ -63,7 +63,7 @@ describe.skipIf(!hasPackage)("installed from its packages, without scripts, into
     });
   });
 
-  test("starts a gateway, which holds runs", async () => {
+  test("starts a gateway for background runs", async () => {
     plantBystander("sleep", ["1000"]);
     const started = await holdfast("run", "--detach", "--", "sleep", "1000");
     expect(started).toMatchObject({ code: 0, stderr: expect.stringContaining("started a gateway") });
@@ -74,7 +74,7 @@ describe.skipIf(!hasPackage)("installed from its packages, without scripts, into
     expect((await holdfast("process", "kill", runId)).stdout).toContain(`${runId} is gone`);
   });
 
-  test("finds its anchor in the package, says doctor", async () => {
+  test("finds its anchor in the package, as doctor reports", async () => {
     const { checks } = JSON.parse((await holdfast("doctor", "--json")).stdout) as {
       checks: { name: string; detail: string }[];
     };
@@ -91,8 +91,11 @@ describe.skipIf(!hasPackage)("installed from its packages, without scripts, into
       const { exit, emptiness } = await run.wait();
       console.log(exit.code, emptiness);
       await supervisor.close();`;
-    const said = await say(process.execPath, ["--input-type=module", "-e", script], { cwd: project, env });
-    expect(said).toEqual({ code: 0, stdout: "3 proven\n", stderr: "" });
+    const output = await runProgram(process.execPath, ["--input-type=module", "-e", script], {
+      cwd: project,
+      env,
+    });
+    expect(output).toEqual({ code: 0, stdout: "3 proven\n", stderr: "" });
   });
 
   test("has types that compile, also where declarations are checked", async () => {
@@ -111,22 +114,23 @@ describe.skipIf(!hasPackage)("installed from its packages, without scripts, into
     const types = ["--types", "node", "--typeRoots", resolve("node_modules/@types")];
     const tsc = resolve("node_modules/typescript/bin/tsc");
     const args = [tsc, ...flags.split(" "), ...types, "use.ts"];
-    expect(await say(process.execPath, args, { cwd: project })).toEqual({ code: 0, stdout: "", stderr: "" });
+    expect(await runProgram(process.execPath, args, { cwd: project })).toEqual({
+      code: 0,
+      stdout: "",
+      stderr: "",
+    });
   });
 
-  test.each(["holdfast", "@holdfast/anchor-linux-x64"])(
-    "as %s leaves publint nothing to say",
-    async (name) => {
-      const pkgDir = join(project, "node_modules", name);
-      expect((await publint({ pkgDir, pack: false, strict: true })).messages).toEqual([]);
-    },
-  );
+  test.each(["holdfast", "@holdfast/anchor-linux-x64"])("as %s passes publint", async (name) => {
+    const pkgDir = join(project, "node_modules", name);
+    expect((await publint({ pkgDir, pack: false, strict: true })).messages).toEqual([]);
+  });
 
   describe("whose anchor package", () => {
     const anchorPackage = (): string => join(project, "node_modules/@holdfast/anchor-linux-x64");
     const expectClear = async (sentence: RegExp): Promise<void> => {
-      const said = await holdfast("run", "--in-process", "--", "echo", "hi");
-      expect(said).toEqual({ code: 125, stdout: "", stderr: expect.stringMatching(sentence) });
+      const output = await holdfast("run", "--in-process", "--", "echo", "hi");
+      expect(output).toEqual({ code: 125, stdout: "", stderr: expect.stringMatching(sentence) });
       const { stdout } = await holdfast("doctor", "--json");
       const { checks } = JSON.parse(stdout) as { checks: { name: string; state: string; detail: string }[] };
       expect(checks.find(({ name }) => name === "anchor")).toMatchObject({
@@ -135,7 +139,7 @@ describe.skipIf(!hasPackage)("installed from its packages, without scripts, into
       });
     };
 
-    test("is of another version says so", async () => {
+    test("has another version is refused", async () => {
       const manifest = join(anchorPackage(), "package.json");
       const text = await readFile(manifest, "utf8");
       await writeFile(manifest, text.replace(/"version": "[^"]+"/, '"version": "99.0.0"'));
@@ -143,7 +147,7 @@ describe.skipIf(!hasPackage)("installed from its packages, without scripts, into
       await writeFile(manifest, text);
     });
 
-    test("is not installed says which one to install", async () => {
+    test("is missing is named with the command to install it", async () => {
       await rename(anchorPackage(), join(project, "away"));
       await expectClear(/npm install @holdfast\/anchor-linux-x64@\d/);
       await rename(join(project, "away"), anchorPackage());

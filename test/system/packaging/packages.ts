@@ -8,14 +8,14 @@ import { afterAll } from "vitest";
 
 export const execFileAsync = promisify(execFile);
 
-/** Gone when the tests of the file are over. */
+/** Removed after the tests of the file. */
 export async function temporaryDirectoryForFile(): Promise<string> {
   const directory = await mkdtemp(join(tmpdir(), "hf-"));
   afterAll(() => rm(directory, { recursive: true, force: true, maxRetries: 5 }));
   return directory;
 }
 
-/** What `scripts/pack.mjs` makes of the present build: paths of the tarballs. */
+/** Packs the current build; returns the paths of the tarballs. */
 export async function packTarballs(
   arch: "x64" | "arm64",
   to: string,
@@ -26,7 +26,7 @@ export async function packTarballs(
   return { main: find(/^holdfast-\d.*\.tgz$/), anchor: find(/^holdfast-anchor-/) };
 }
 
-/** The one that came with this Node, to be run by a path on which there is none. */
+/** The npm of this Node, for a PATH without npm. */
 export function npmPath(): string {
   return realpathSync(join(dirname(process.execPath), "npm"));
 }

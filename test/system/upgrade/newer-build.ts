@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 
-/** What the later build adds to the store; `minCompatible` is what it says of older builds. */
+/** The migration that the later build adds. */
 export interface NewerMigration {
   readonly id: number;
   readonly name: string;
@@ -13,7 +13,7 @@ export interface NewerMigration {
 }
 
 export interface NewerBuild extends AsyncDisposable {
-  /** Its command line program, as `dist/cli/main.js` is this build's. */
+  /** The path of its command line program. */
   readonly main: string;
 }
 
@@ -23,7 +23,7 @@ export async function buildNewerVersion(migration: NewerMigration): Promise<Newe
   await mkdir(join(root, "dist"));
   for (const name of ["build", "scripts", "node_modules"]) await symlink(resolve(name), join(root, name));
   await cp("package.json", join(root, "package.json"));
-  // In a process of its own: the bundler has threads that a test would wait for.
+  // In another process, because the bundler keeps threads.
   const script = `
     import { bundle } from ${JSON.stringify(pathToFileURL(resolve("scripts/bundle.mjs")).href)};
     const [dir, migration] = process.argv.slice(1);

@@ -23,54 +23,54 @@ describe.skipIf(process.platform !== "linux" || !isInstalled("cc"))("an anchor o
   });
   afterAll(() => rm(directory, { recursive: true }));
 
-  /** What a run's own anchor speaks. */
-  async function protocolOf(house: BackgroundGateway, runId: string): Promise<number> {
-    const { ownerInstanceId } = await house.record(runId);
-    const file = join(house.home, "instances", ownerInstanceId, "runs", runId, "anchor.json");
+  /** The protocol version of the anchor of a run. */
+  async function protocolOf(fixture: BackgroundGateway, runId: string): Promise<number> {
+    const { ownerInstanceId } = await fixture.record(runId);
+    const file = join(fixture.home, "instances", ownerInstanceId, "runs", runId, "anchor.json");
     return (JSON.parse(await readFile(file, "utf8")) as { protocol: number }).protocol;
   }
 
-  test("goes on under a newer gateway: output, input, stopping, exit code", async () => {
-    await using house = await BackgroundGateway.open();
+  test("works with a newer gateway: output, input, stopping, exit code", async () => {
+    await using fixture = await BackgroundGateway.open();
     await using gate = await RunGate.create();
-    const older = await house.gateway({ HOLDFAST_ANCHOR: former });
-    const waiting = await house.startScript(gate.waitScript(7));
+    const older = await fixture.gateway({ HOLDFAST_ANCHOR: former });
+    const waiting = await fixture.startScript(gate.waitScript(7));
     const question = "echo up; read answer; echo got $answer; exit 3";
-    const asking = await house.startRun({ argv: ["sh", "-c", question], stdin: "pipe" });
-    const stopped = await house.startScript(TWO_PROCESSES);
+    const asking = await fixture.startRun({ argv: ["sh", "-c", question], stdin: "pipe" });
+    const stopped = await fixture.startScript(TWO_PROCESSES);
     for (const runId of [waiting, asking, stopped]) {
-      await house.waitForOutput(runId, "up");
-      expect(await protocolOf(house, runId)).toBe(PREVIOUS_PROTOCOL);
+      await fixture.waitForOutput(runId, "up");
+      expect(await protocolOf(fixture, runId)).toBe(PREVIOUS_PROTOCOL);
     }
     await older.kill();
 
-    const newer = await house.gateway();
+    const newer = await fixture.gateway();
     expect(newer.events.filter(({ type }) => type === "problem")).toEqual([]);
-    const { exec, kill, write } = await house.client();
+    const { exec, kill, write } = await fixture.client();
     await write({ params: { runId: asking }, body: { text: "yes\n" } });
-    await house.waitForOutput(asking, "got yes");
-    expect((await house.waitForEnd(asking)).exit).toMatchObject({ reason: "exit", code: 3 });
+    await fixture.waitForOutput(asking, "got yes");
+    expect((await fixture.waitForEnd(asking)).exit).toMatchObject({ reason: "exit", code: 3 });
 
-    // It knows no adoption: that is said, with nothing on record.
+    // The older anchor does not support adoption: the command fails, and nothing is recorded.
     const sleeper = findByCommandLine("sleep\u00007002").at(0)?.pid;
-    const adoption = await house.holdfast("service", "adopt", String(sleeper));
-    expect(adoption).toMatchObject({ code: 125, stdout: "" });
+    const adoption = await fixture.holdfast("service", "adopt", String(sleeper));
+    expect(adoption, adoption.stderr).toMatchObject({ code: 125, stdout: "" });
     expect(adoption.stderr).toMatch(/nothing was changed: .*before an upgrade/);
-    expect(await house.json<unknown[]>("runs", "list", "--all")).toHaveLength(3);
+    expect(await fixture.json<unknown[]>("runs", "list", "--all")).toHaveLength(3);
     expect(await kill({ params: { runId: stopped } })).toMatchObject({ outcome: "gone", survivors: [] });
 
-    // The launcher is of the former version, too, as long as it has a run: it starts the next one.
-    const next = await house.startScript("echo up; sleep 1000");
-    await house.waitForOutput(next, "up");
-    expect(await protocolOf(house, next)).toBe(PREVIOUS_PROTOCOL);
+    // The launcher keeps the former version while it has a run, and starts the next one.
+    const next = await fixture.startScript("echo up; sleep 1000");
+    await fixture.waitForOutput(next, "up");
+    expect(await protocolOf(fixture, next)).toBe(PREVIOUS_PROTOCOL);
     expect(await kill({ params: { runId: next } })).toMatchObject({ outcome: "gone" });
 
-    // It would not know what to do with a limit: that is said, rather than skipped.
+    // The older anchor does not support limits: the run is refused.
     const limited = await exec({ body: { argv: ["true"], limits: { pids: 10 } } });
     expect(limited).toMatchObject({ failure: "limit-unavailable", run: { state: "exited" } });
 
     await gate.release();
-    expect(await house.waitForEnd(waiting)).toMatchObject({
+    expect(await fixture.waitForEnd(waiting)).toMatchObject({
       exit: { reason: "exit", code: 7 },
       emptiness: "proven",
     });

@@ -4,7 +4,7 @@ import { expect, test } from "vitest";
 import { migrations } from "../../../src/store/sql/migrations.js";
 import { RecoveryFixture, RunGate, TWO_PROCESSES } from "../../support/cli/recovery-fixture.js";
 
-/** The runs as a Holdfast would have recorded them that knew only the first migrations. */
+/** Rewrites the store as a version with only the first migrations would have written it. */
 async function rewriteAsOf(newest: number, store: string): Promise<void> {
   const old = `${store}.old`;
   const db = new DatabaseSync(old);
@@ -23,7 +23,7 @@ async function rewriteAsOf(newest: number, store: string): Promise<void> {
 }
 
 test.each([1, migrations.length - 1])(
-  "live runs in a store of schema %i are taken up: output, stopping, exit code",
+  "live runs in a store of schema %i are attached again: output, stopping, exit code",
   async (newest) => {
     await using fixture = await RecoveryFixture.open();
     await using gate = await RunGate.create();

@@ -141,7 +141,7 @@ describe("a store that a later build has migrated", () => {
     });
 
     test(
-      "two gateways with live runs are upgraded one after the other: no run is lost, nothing is told twice",
+      "two gateways with live runs are upgraded one after the other: no run is lost, no notification is sent twice",
       { timeout: 120_000 },
       async () => {
         await using cluster = await GatewayCluster.open();
@@ -152,7 +152,7 @@ describe("a store that a later build has migrated", () => {
         onTestFinished(() => removeStateDirectory(place));
         const origin = { channel: "user" };
         const runs: string[] = [];
-        /** Runs that end when the gate is opened, and are told of. */
+        /** Runs that end when the gate is opened, with notifications. */
         const startSome = async (at: ClusterProcess): Promise<void> => {
           for (let count = 0; count < 3; count += 1)
             runs.push(
@@ -169,7 +169,7 @@ describe("a store that a later build has migrated", () => {
         expect(withLater(env, "store", "migrate")).toMatchObject({ code: 0 });
         await cluster.database.query("update holdfast.runs set later_note = run_id");
 
-        // Both gateways of this build go on with the newer schema: starting, ending, reading, telling.
+        // Both gateways of this build continue with the newer schema.
         for (const gateway of gateways) {
           await startSome(gateway);
           const ended = await startRun(gateway, "exit 4", { origin });
@@ -190,7 +190,7 @@ describe("a store that a later build has migrated", () => {
         }
         writeFileSync(join(place, "open"), "");
         const [first] = gateways;
-        await waitFor("all are told", async () => {
+        await waitFor("all notifications are delivered", async () => {
           const { tasks } = (await first?.client.listTasks({ query: { delivery: "pending" } })) ?? {};
           return tasks?.length === 0;
         });
@@ -199,13 +199,13 @@ describe("a store that a later build has migrated", () => {
         );
         expect(records).toHaveLength(runs.length);
         for (const record of records) expect(record).toMatchObject({ state: "exited", exit_reason: "exit" });
-        // What an old gateway recorded an end of kept the column that it does not know.
+        // A row that an old gateway updated keeps the column that it does not know.
         const kept = records.filter(({ run_id, later_note }) => run_id === later_note);
         expect(kept.map(({ run_id }) => String(run_id)).toSorted()).toEqual(runs.slice(0, 6).toSorted());
         const tasks = await cluster.database.query("select task_id from holdfast.tasks");
         expect(tasks).toHaveLength(runs.length);
-        const told = received.map(({ headers }) => String(headers["webhook-id"]));
-        expect(told.toSorted()).toEqual(
+        const sent = received.map(({ headers }) => String(headers["webhook-id"]));
+        expect(sent.toSorted()).toEqual(
           tasks.map(({ task_id }) => `task-terminal:${String(task_id)}`).toSorted(),
         );
       },

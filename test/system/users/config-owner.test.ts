@@ -134,15 +134,15 @@ test("a config file with a password in it is reported when others can read it", 
   expect((await holdfast("runs", "list")).stderr).not.toContain("other users can read");
 });
 
-test("a gateway says in its log that others can read a secret of its config", async () => {
+test("a gateway logs that others can read a secret of its config", async () => {
   await writeFile(config, '[agents.mine]\nenv = { MINE_API_KEY = "k" }\ncli = { argv = ["true"] }\n');
   const { child, finished } = cliFixture.startWith({ HOLDFAST_CONFIG: config }, "gateway", "run");
-  let said = "";
-  child.stderr.on("data", (part: Buffer) => (said += part.toString()));
-  await waitFor("the gateway is ready", async () => said.includes("ready"));
+  let stderr = "";
+  child.stderr.on("data", (part: Buffer) => (stderr += part.toString()));
+  await waitFor("the gateway is ready", async () => stderr.includes("ready"));
   child.kill("SIGTERM");
   await finished;
-  expect(said.split(`other users can read the secret in ${config}`)).toHaveLength(2);
+  expect(stderr.split(`other users can read the secret in ${config}`)).toHaveLength(2);
   expect(await readFile(join(cliFixture.home, "gateway.log"), "utf8")).toContain(
     `other users can read the secret in ${config}`,
   );

@@ -17,7 +17,7 @@ import { collectOutput, cliPath, type CliResult, type CliProcess } from "../../s
 import { scaled } from "../../support/scale.js";
 import { waitFor } from "../../support/wait-for.js";
 
-/** A mount namespace whose /proc shows other users' processes to nobody but root. */
+/** A mount namespace whose /proc shows the processes of other users only to root. */
 const hidden = (...words: readonly string[]): string[] => [
   "--mount",
   "--propagation=private",
@@ -40,11 +40,11 @@ const whyNot =
 /** Many commands in a row, on a loaded machine. */
 const TIMEOUT_MS = 180_000;
 const GRACE_MS = 200;
-/** The bound of every stopping command. Survivors are told with the next sweep after grace and `killReportMs`. */
+/** The bound of every stopping command. Survivors are reported with the next sweep after grace and `killReportMs`. */
 const ANSWER_MS = 20_000;
 
-/** A state directory of an ordinary user for whom /proc hides the processes of others. */
-class Veiled extends RecoveryFixture {
+/** A state directory of an ordinary user; /proc hides the processes of other users from it. */
+class HiddenFixture extends RecoveryFixture {
   readonly #weaken: string;
   readonly #cgroup: string | null;
 
@@ -55,10 +55,10 @@ class Veiled extends RecoveryFixture {
   }
 
   /** `cgroup`: delegated to the user. */
-  static async of(weaken: string, cgroup: string | null = null): Promise<Veiled> {
+  static async of(weaken: string, cgroup: string | null = null): Promise<HiddenFixture> {
     const home = await mkdtemp(join(tmpdir(), "hf-"));
     if (nobodyUser.uid !== null) chownSync(home, nobodyUser.uid, nobodyUser.uid);
-    return new Veiled(home, weaken, cgroup);
+    return new HiddenFixture(home, weaken, cgroup);
   }
 
   override get env(): NodeJS.ProcessEnv {
@@ -101,44 +101,44 @@ describe.concurrent("a process of another user, hidden by hidepid=2", { timeout:
   ].entries())
     test(`${name}: every view names it, cancel and abandon answer with it`, async ({ skip }) => {
       if (whyNot !== null) skip(whyNot);
-      await using veiled = await Veiled.of(weaken ?? "");
-      const becomeRoot = copySetuid(veiled.home);
+      await using fixture = await HiddenFixture.of(weaken ?? "");
+      const becomeRoot = copySetuid(fixture.home);
       if (becomeRoot === null) skip("the temporary directory does not allow setuid programs");
       const [secret, open] = [`7041.${at}${process.pid}`, `7042.${at}${process.pid}`];
-      const gateway = await veiled.gateway();
+      const gateway = await fixture.gateway();
       const script = `${becomeRoot} --reuid=0 sleep ${secret} & sleep ${open} & wait`;
-      const started = await veiled.holdfast("run", "-d", "--", "sh", "-c", script);
+      const started = await fixture.holdfast("run", "-d", "--", "sh", "-c", script);
       expect(started, started.stderr).toMatchObject({ code: 0 });
       const runId = started.stdout.trim();
       const foreign = await sleeper(secret);
       try {
         const { pid } = foreign;
         await sleeper(open);
-        expect((await veiled.holdfast("ps")).stdout).toMatch(new RegExp(` ${pid} +[├└]─ \\(hidden\\)`));
-        expect((await veiled.holdfast("runs", "show", runId)).stdout).toMatch(
+        expect((await fixture.holdfast("ps")).stdout).toMatch(new RegExp(` ${pid} +[├└]─ \\(hidden\\)`));
+        expect((await fixture.holdfast("runs", "show", runId)).stdout).toMatch(
           new RegExp(`─ ${pid} \\(hidden\\)`),
         );
-        const who = await veiled.holdfast("who", String(pid));
+        const who = await fixture.holdfast("who", String(pid));
         expect(who, who.stderr).toMatchObject({ code: 0 });
         expect(who.stdout).toContain(`${pid} is a process of ${runId}`);
         expect(who.stdout).toContain("hidden");
-        expect((await veiled.holdfast("doctor")).stdout).toContain("hidepid");
+        expect((await fixture.holdfast("doctor")).stdout).toContain("hidepid");
 
-        const cancelled = await timed(veiled.holdfast("runs", "cancel", runId, "--grace", `${GRACE_MS}ms`));
+        const cancelled = await timed(fixture.holdfast("runs", "cancel", runId, "--grace", `${GRACE_MS}ms`));
         expect(cancelled, cancelled.stderr).toMatchObject({ code: 3 });
         expect(cancelled.stdout).toContain(`  ${pid} (hidden: cannot be inspected)\n`);
         expect(cancelled.tookMs).toBeLessThan(scaled(ANSWER_MS));
         expect(isAlive(foreign)).toBe(true);
-        expect(await veiled.record(runId)).toMatchObject({ state: "exiting", exit: null });
-        expect((await veiled.holdfast("ps")).stdout).toContain(String(pid));
+        expect(await fixture.record(runId)).toMatchObject({ state: "exiting", exit: null });
+        expect((await fixture.holdfast("ps")).stdout).toContain(String(pid));
 
-        const abandoned = await timed(veiled.holdfast("runs", "abandon", runId, "--yes"));
+        const abandoned = await timed(fixture.holdfast("runs", "abandon", runId, "--yes"));
         expect(abandoned).toMatchObject({
           code: 0,
           stdout: `${runId} was abandoned; left: ${pid} (hidden: cannot be inspected)\n`,
         });
         expect(abandoned.tookMs).toBeLessThan(scaled(ANSWER_MS));
-        const ended = await veiled.waitForEnd(runId);
+        const ended = await fixture.waitForEnd(runId);
         expect(ended).toMatchObject({ exit: { reason: "lost" }, emptiness: "unproven" });
         expect(ended.residue).toEqual([expect.objectContaining({ pid, kind: "hidden", command: "" })]);
         expect(isAlive(foreign)).toBe(true);
@@ -151,17 +151,17 @@ describe.concurrent("a process of another user, hidden by hidepid=2", { timeout:
 
   test("the run ends, proven empty, when it has gone", async ({ skip }) => {
     if (whyNot !== null) skip(whyNot);
-    await using veiled = await Veiled.of("cgroup,children");
-    const becomeRoot = copySetuid(veiled.home);
+    await using fixture = await HiddenFixture.of("cgroup,children");
+    const becomeRoot = copySetuid(fixture.home);
     if (becomeRoot === null) skip("the temporary directory does not allow setuid programs");
     const secret = `7043.${process.pid}`;
-    const gateway = await veiled.gateway();
+    const gateway = await fixture.gateway();
     const script = `${becomeRoot} --reuid=0 sleep ${secret} & wait`;
-    const runId = (await veiled.holdfast("run", "-d", "--", "sh", "-c", script)).stdout.trim();
+    const runId = (await fixture.holdfast("run", "-d", "--", "sh", "-c", script)).stdout.trim();
     const foreign = await sleeper(secret);
     try {
-      // Without children files nothing says which process it is, but that there is one.
-      const cancelled = await timed(veiled.holdfast("runs", "cancel", runId, "--grace", `${GRACE_MS}ms`));
+      // Without children files the process is known to exist, but not which one it is.
+      const cancelled = await timed(fixture.holdfast("runs", "cancel", runId, "--grace", `${GRACE_MS}ms`));
       expect(cancelled, cancelled.stderr).toMatchObject({ code: 3 });
       expect(cancelled.stdout).toContain("  a process that cannot be inspected\n");
       expect(cancelled.tookMs).toBeLessThan(scaled(ANSWER_MS));
@@ -169,7 +169,7 @@ describe.concurrent("a process of another user, hidden by hidepid=2", { timeout:
     } finally {
       signalProcess(foreign, "SIGKILL");
     }
-    expect(await veiled.waitForEnd(runId)).toMatchObject({
+    expect(await fixture.waitForEnd(runId)).toMatchObject({
       exit: { reason: "manual-cancel" },
       emptiness: "proven",
     });
@@ -178,26 +178,26 @@ describe.concurrent("a process of another user, hidden by hidepid=2", { timeout:
 
   test("as the command itself: it is shown, and named when it survives", async ({ skip }) => {
     if (whyNot !== null) skip(whyNot);
-    await using veiled = await Veiled.of("cgroup");
-    const becomeRoot = copySetuid(veiled.home);
+    await using fixture = await HiddenFixture.of("cgroup");
+    const becomeRoot = copySetuid(fixture.home);
     if (becomeRoot === null) skip("the temporary directory does not allow setuid programs");
     const secret = `7044.${process.pid}`;
-    const gateway = await veiled.gateway();
+    const gateway = await fixture.gateway();
     const command = [becomeRoot ?? "", "--reuid=0", "sleep", secret];
-    const runId = (await veiled.holdfast("run", "-d", "--", ...command)).stdout.trim();
+    const runId = (await fixture.holdfast("run", "-d", "--", ...command)).stdout.trim();
     const foreign = await sleeper(secret);
     try {
-      const shown = await veiled.holdfast("runs", "show", runId);
+      const shown = await fixture.holdfast("runs", "show", runId);
       expect(shown.stdout).toMatch(new RegExp(`root +pid ${foreign.pid}, .*: alive, verified`));
       expect(shown.stdout).toContain(`─ ${foreign.pid} (hidden)  (the command)`);
-      const killed = await veiled.holdfast("process", "kill", runId, "--grace", `${GRACE_MS}ms`);
+      const killed = await fixture.holdfast("process", "kill", runId, "--grace", `${GRACE_MS}ms`);
       expect(killed, killed.stderr).toMatchObject({ code: 3 });
       expect(killed.stdout).toContain(`  ${foreign.pid} (hidden: cannot be inspected)\n`);
       expect(isAlive(foreign)).toBe(true);
     } finally {
       signalProcess(foreign, "SIGKILL");
     }
-    expect(await veiled.waitForEnd(runId)).toMatchObject({
+    expect(await fixture.waitForEnd(runId)).toMatchObject({
       exit: { reason: "manual-cancel", signal: "SIGKILL" },
       emptiness: "proven",
     });
@@ -206,18 +206,18 @@ describe.concurrent("a process of another user, hidden by hidepid=2", { timeout:
 
   test("is not taken for gone when its anchor dies: the end is unproven", async ({ skip }) => {
     if (whyNot !== null) skip(whyNot);
-    await using veiled = await Veiled.of("cgroup");
-    const becomeRoot = copySetuid(veiled.home);
+    await using fixture = await HiddenFixture.of("cgroup");
+    const becomeRoot = copySetuid(fixture.home);
     if (becomeRoot === null) skip("the temporary directory does not allow setuid programs");
     const secret = `7045.${process.pid}`;
-    const gateway = await veiled.gateway();
+    const gateway = await fixture.gateway();
     const script = `${becomeRoot} --reuid=0 sleep ${secret} & wait`;
-    const runId = (await veiled.holdfast("run", "-d", "--", "sh", "-c", script)).stdout.trim();
+    const runId = (await fixture.holdfast("run", "-d", "--", "sh", "-c", script)).stdout.trim();
     const foreign = await sleeper(secret);
     try {
-      const { anchor } = await veiled.record(runId);
+      const { anchor } = await fixture.record(runId);
       if (anchor !== null) signalProcess(anchor, "SIGKILL");
-      expect(await veiled.waitForEnd(runId, 30_000)).toMatchObject({
+      expect(await fixture.waitForEnd(runId, 30_000)).toMatchObject({
         exit: { reason: "lost" },
         emptiness: "unproven",
       });
@@ -232,20 +232,20 @@ describe.concurrent("a process of another user, hidden by hidepid=2", { timeout:
     const why = whyNot ?? tiers.cgroup.whyNot;
     if (why !== null) skip(why);
     await using sandbox = Sandbox.create(nobodyUser, tiers.cgroup);
-    await using veiled = await Veiled.of("", sandbox.cgroup);
-    const becomeRoot = copySetuid(veiled.home);
+    await using fixture = await HiddenFixture.of("", sandbox.cgroup);
+    const becomeRoot = copySetuid(fixture.home);
     if (becomeRoot === null) skip("the temporary directory does not allow setuid programs");
     const secret = `7046.${process.pid}`;
-    const gateway = await veiled.gateway();
+    const gateway = await fixture.gateway();
     const script = `${becomeRoot} --reuid=0 sleep ${secret} & wait`;
-    const runId = (await veiled.holdfast("run", "-d", "--", "sh", "-c", script)).stdout.trim();
+    const runId = (await fixture.holdfast("run", "-d", "--", "sh", "-c", script)).stdout.trim();
     const foreign = await sleeper(secret);
-    expect((await veiled.record(runId)).tier).toMatch(tiers.cgroup.recorded);
-    expect((await veiled.holdfast("ps")).stdout).toMatch(new RegExp(` ${foreign.pid} +[├└]─ \\(hidden\\)`));
-    const cancelled = await veiled.holdfast("runs", "cancel", runId, "--grace", `${GRACE_MS}ms`);
+    expect((await fixture.record(runId)).tier).toMatch(tiers.cgroup.recorded);
+    expect((await fixture.holdfast("ps")).stdout).toMatch(new RegExp(` ${foreign.pid} +[├└]─ \\(hidden\\)`));
+    const cancelled = await fixture.holdfast("runs", "cancel", runId, "--grace", `${GRACE_MS}ms`);
     expect(cancelled, cancelled.stderr).toMatchObject({ code: 0 });
     expect(readProcess(foreign.pid)).toBeNull();
-    expect(await veiled.waitForEnd(runId)).toMatchObject({ emptiness: "proven" });
+    expect(await fixture.waitForEnd(runId)).toMatchObject({ emptiness: "proven" });
     await gateway.kill("SIGTERM");
   });
 });
