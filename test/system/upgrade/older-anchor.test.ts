@@ -8,7 +8,7 @@ import { PREVIOUS_PROTOCOL } from "../../../src/anchor/protocol/messages.js";
 import { RunGate, TWO_PROCESSES } from "../../support/cli/recovery-fixture.js";
 import { BackgroundGateway } from "../../support/cli/background-gateway.js";
 import { isInstalled } from "../packaging/packages.js";
-import { findByCommandLine } from "../../support/live-processes.js";
+import { findByRunMarker } from "../../support/live-processes.js";
 
 describe.skipIf(process.platform !== "linux" || !isInstalled("cc"))("an anchor of the former version", () => {
   let directory: string;
@@ -52,7 +52,7 @@ describe.skipIf(process.platform !== "linux" || !isInstalled("cc"))("an anchor o
     expect((await fixture.waitForEnd(asking)).exit).toMatchObject({ reason: "exit", code: 3 });
 
     // The older anchor does not support adoption: the command fails, and nothing is recorded.
-    const sleeper = findByCommandLine("sleep\u00007002").at(0)?.pid;
+    const sleeper = findByRunMarker(stopped).find(({ argv }) => argv[1] === "7002")?.pid;
     const adoption = await fixture.holdfast("service", "adopt", String(sleeper));
     expect(adoption, adoption.stderr).toMatchObject({ code: 125, stdout: "" });
     expect(adoption.stderr).toMatch(/nothing was changed: .*before an upgrade/);
