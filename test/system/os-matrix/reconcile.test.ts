@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import { DatabaseSync } from "@photostructure/sqlite";
 import { expect, test } from "vitest";
-import { hostMonotonicMs } from "../../../src/async/host-clock.js";
+import { hostMonotonicMs } from "../../../src/async/clock.js";
 import { expectEnd, fixtureCommand, OsFixture, readTreePids, waitForPidsGone } from "./os-fixture.js";
 
 test("restart-reconcile: the run of a killed supervisor is found alive, continues, and ends once", async () => {
