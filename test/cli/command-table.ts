@@ -1,7 +1,7 @@
 import type { Command } from "commander";
 import { buildProgram } from "../../src/cli/program.js";
 
-/** Every command that does something, by the words that call it. */
+/** Every command without sub-commands, by its words. */
 export function allCommands(): ReadonlyMap<string, Command> {
   const found = new Map<string, Command>();
   const visit = (command: Command, path: readonly string[]): void => {
@@ -15,27 +15,27 @@ export function allCommands(): ReadonlyMap<string, Command> {
   return found;
 }
 
-/** What there is to look at, and to name. */
+/** Names for the arguments of commands. */
 export interface SampleNames {
-  /** The key of a session in which something was said. */
+  /** The key of a session with messages. */
   readonly session: string;
-  /** Of a run that has ended, on a terminal. */
+  /** An ended run with a PTY. */
   readonly ended: string;
-  /** Of one that goes on without a gateway. */
+  /** An open run that continues without a gateway. */
   readonly open: string;
   readonly pid: number;
   /** A file of records for `runs import`. */
   readonly records: string;
-  /** An ACP session that is closed. */
+  /** A closed ACP session. */
   readonly closed: string;
 }
 
 /**
- * Whether a command only looks; then with what words it does, each also with `--json` where it has that. A command that
- * is not here fails the tests: somebody has to say what it is.
+ * Whether a command acts, or the arguments with which it only reads, each also with `--json` if it has that option. A
+ * command that is missing here fails the tests.
  */
 export const COMMAND_USES: Readonly<
-  Record<string, "acts" | ((sights: SampleNames) => readonly (readonly string[])[])>
+  Record<string, "acts" | ((samples: SampleNames) => readonly (readonly string[])[])>
 > = {
   run: "acts",
   ps: () => [[], ["--all"]],

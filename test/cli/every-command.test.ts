@@ -8,24 +8,26 @@ import type { CliResult } from "../support/cli/cli-fixture.js";
 
 const commands = [...allCommands()];
 
-/** The parser alone: whatever is wrong is found before anything is done. */
-async function parsed(...args: readonly string[]): Promise<{ readonly code: number; readonly said: string }> {
-  let said = "";
-  const hear = vi.spyOn(process.stderr, "write").mockImplementation((text) => {
-    said += String(text);
+/** Executes a wrong command line: the parser rejects it before the command runs. */
+async function parsed(
+  ...args: readonly string[]
+): Promise<{ readonly code: number; readonly stderr: string }> {
+  let stderr = "";
+  const write = vi.spyOn(process.stderr, "write").mockImplementation((text) => {
+    stderr += String(text);
     return true;
   });
   try {
-    return { code: await runProgram(["node", "holdfast", ...args]), said };
+    return { code: await runProgram(["node", "holdfast", ...args]), stderr };
   } finally {
-    hear.mockRestore();
+    write.mockRestore();
   }
 }
 
 const ONE_LINE = /^holdfast: [^\n\u0000-\u0008\u000b-\u001f\u007f]+\n$/;
 
-function expectUsage(answer: { readonly code: number; readonly said: string }): void {
-  expect(answer.said).toMatch(ONE_LINE);
+function expectUsage(answer: { readonly code: number; readonly stderr: string }): void {
+  expect(answer.stderr).toMatch(ONE_LINE);
   expect(answer.code).toBe(2);
 }
 
@@ -34,15 +36,15 @@ describe.each(commands)("%s", (path, command) => {
   const words = [...path.split(" "), ...must];
   const { registeredArguments: wanted } = command;
 
-  test("refuses an option that is none, and suggests one that is near", async () => {
+  test("refuses an unknown option, and suggests a similar one", async () => {
     expectUsage(await parsed(...words, "--frobnicate"));
     if (!command.options.some(({ long }) => long === "--json")) return;
     const slip = await parsed(...words, "--jsn");
     expectUsage(slip);
-    expect(slip.said).toContain("did you mean --json");
+    expect(slip.stderr).toContain("did you mean --json");
   });
 
-  test("refuses too few words and too many", async () => {
+  test("refuses missing and excess arguments", async () => {
     if (wanted.some(({ required }) => required)) expectUsage(await parsed(...words));
     if (wanted.some(({ variadic }) => variadic)) return;
     expectUsage(await parsed(...words, ...wanted.map(({ argChoices }) => argChoices?.[0] ?? "1"), "extra"));
@@ -50,7 +52,7 @@ describe.each(commands)("%s", (path, command) => {
 
   const valued = command.options.filter(({ required }) => required);
   if (valued.length > 0)
-    test("refuses an option without its value, and every value that cannot be one", async () => {
+    test("refuses an option without a value, and every invalid value", async () => {
       for (const option of valued) {
         const name = option.long ?? "";
         expectUsage(await parsed(...words, name));
@@ -60,7 +62,7 @@ describe.each(commands)("%s", (path, command) => {
     });
 });
 
-/** Whether the option takes any text, and leaves it to who uses it. */
+/** Whether the parser of the option accepts the value. */
 function accepts(option: Option, value: string): boolean {
   if (option.argChoices !== undefined) return option.argChoices.includes(value);
   try {
@@ -71,7 +73,7 @@ function accepts(option: Option, value: string): boolean {
   }
 }
 
-test("a number, a duration, a pair and a choice are each refused somewhere: the table above is not empty", () => {
+test("more than 25 options reject an invalid value", () => {
   const strict = commands.flatMap(([, command]) =>
     command.options.filter((option) => option.required && !accepts(option, "nonsense")),
   );
@@ -88,10 +90,10 @@ test.each([
   ["tasks logs", "did you mean holdfast logs"],
   ["constructor", "unknown command 'constructor'"],
   ["frobnicate", "holdfast help lists the commands"],
-])("%s is no command", async (line, said) => {
+])("%s is no command", async (line, text) => {
   const answer = await parsed(...line.split(" "));
   expectUsage(answer);
-  expect(answer.said).toContain(said);
+  expect(answer.stderr).toContain(text);
 });
 
 test("help lists every command below its purpose", async () => {
@@ -108,7 +110,7 @@ test("help lists every command below its purpose", async () => {
     expect(help).toMatch(new RegExp(`^  ${path.split(" ")[0] ?? ""} `, "m"));
 });
 
-/** Words after the first, for those that need more. */
+/** Further arguments of commands that need them. */
 const MORE: Readonly<Record<string, readonly string[]>> = {
   attach: ["--read-only"],
   "acp prompt": ["x"],
@@ -140,13 +142,13 @@ const named = commands.filter(
   ]) => path !== "run" && first !== undefined,
 );
 
-describe("a name that names nothing", () => {
+describe("an unknown name", () => {
   let gatewayFixture: BackgroundGateway;
   let batchCli: BatchCli;
   beforeAll(async () => {
     gatewayFixture = await BackgroundGateway.started();
     batchCli = new BatchCli(gatewayFixture.env);
-    // Somebody is there, and must not be taken for who was meant.
+    // A run that must not be affected.
     await gatewayFixture.startScript("sleep 7011");
   });
   afterAll(async () => {

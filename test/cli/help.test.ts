@@ -13,7 +13,7 @@ afterAll(async () => {
   await cliFixture[Symbol.asyncDispose]();
 });
 
-test("help finds commands of commands, and says when there is none", async () => {
+test("help finds sub-commands, and refuses unknown ones", async () => {
   const asked = await batchCli.holdfast("service", "adopt", "--help");
   expect(asked).toMatchObject({ code: 0, stdout: expect.stringContaining("--keep-timeouts") });
   expect(await batchCli.holdfast("help", "service", "adopt")).toEqual(asked);
@@ -31,7 +31,7 @@ test("help finds commands of commands, and says when there is none", async () =>
     });
 });
 
-test("help shows only what is there, and values as they are written", async () => {
+test("help shows no help command, and formats default values", async () => {
   expect((await batchCli.holdfast("runs", "--help")).stdout).not.toContain("help [command]");
   expect((await batchCli.holdfast("ps", "--help")).stdout).not.toContain("{}");
   const { stdout } = await batchCli.holdfast("run", "--help");
@@ -41,7 +41,7 @@ test("help shows only what is there, and values as they are written", async () =
   expect((await batchCli.holdfast("gateway", "stop", "--help")).stdout).toContain("(default: 1m)");
 });
 
-test("help and version that cannot be written are a failure", async () => {
+test("a failed write of help or version is a failure", async () => {
   const { stdout, stderr } = await cliFixture.shell(
     "holdfast --help >/dev/full; echo $?; holdfast --version >/dev/full; echo $?",
   );

@@ -20,7 +20,7 @@ const heavy = [
   "zod",
 ];
 
-/** The heavy packages a command has loaded, bundled ones included: the bundler names where each part comes from. */
+/** The heavy packages that a command loads; the bundler marks the origin of bundled ones in comments. */
 async function packagesOf(cliFixture: CliFixture, line: string, home = cliFixture.home): Promise<string[]> {
   const notes = join(cliFixture.home, "modules");
   await rm(notes, { force: true });
@@ -44,12 +44,12 @@ test.each([
   ["gateway status"],
   ["events"],
   ["completion bash"],
-])("where nothing was ever run, %s loads none of them", async (line) => {
+])("without a state directory, %s loads no heavy package", async (line) => {
   await using cliFixture = await CliFixture.open();
   expect(await packagesOf(cliFixture, line, join(cliFixture.home, "none"))).toEqual([]);
 });
 
-test("a client of a gateway loads neither schemas nor a database; what reads the store loads no schemas", async () => {
+test("a client of a gateway loads neither zod nor a database; a reader of the store loads no zod", async () => {
   await using gatewayFixture = await BackgroundGateway.started();
   const runId = await gatewayFixture.startScript("sleep 1000");
   expect(await packagesOf(gatewayFixture, "ps")).toEqual(["@photostructure/sqlite", "kysely"]);
@@ -61,6 +61,6 @@ test("a client of a gateway loads neither schemas nor a database; what reads the
     `process kill ${runId}`,
   ];
   for (const line of asked) expect(await packagesOf(gatewayFixture, line), line).toEqual([]);
-  // That they would be seen.
+  // The check itself works.
   expect(await packagesOf(gatewayFixture, "config check")).toEqual(["smol-toml", "zod"]);
 });

@@ -12,11 +12,11 @@ const readers = Object.entries(COMMAND_USES).flatMap(([path, looks]) =>
   looks === "acts" ? [] : [{ path, looks }],
 );
 
-test("every command says whether it only looks", () => {
+test("every command is classified as reading or acting", () => {
   expect(Object.keys(COMMAND_USES).toSorted()).toEqual([...allCommands().keys()].toSorted());
 });
 
-test("every command but those that stream, or print a script or help, answers in JSON when asked", () => {
+test("every command has --json, except those that stream, or print a script or help", () => {
   const without = [...allCommands()].filter(
     ([, command]) => !command.options.some(({ long }) => long === "--json"),
   );
@@ -24,10 +24,10 @@ test("every command but those that stream, or print a script or help, answers in
 });
 
 let gatewayFixture: BackgroundGateway;
-let sights: SampleNames;
+let samples: SampleNames;
 let batchCli: BatchCli;
 
-/** Every row of every table, as text. A gateway renews its leases, whoever looks. */
+/** Every row of every table as text, without the fields that a gateway renews. */
 function rows(renewed: readonly string[]): string {
   const db = new DatabaseSync(gatewayFixture.store, { readOnly: true });
   try {
@@ -45,7 +45,7 @@ async function files(): Promise<string[]> {
   return (await readdir(gatewayFixture.home, { recursive: true })).toSorted();
 }
 
-/** The words, and again with `--json`. */
+/** Executes the command, and again with `--json`. */
 async function look(path: string, words: readonly string[]): Promise<void> {
   const json =
     allCommands()
@@ -82,12 +82,12 @@ beforeAll(async () => {
   const ended = await gatewayFixture.startRun({ argv: ["printf", "one\ntwo\n"], pty: true });
   await gatewayFixture.waitForEnd(ended);
   const open = await gatewayFixture.startBash();
-  // That it has written something is noted after it was seen.
+  // The output heartbeat is recorded after the output was seen.
   await waitFor(
     "its output is on record",
     async () => (await gatewayFixture.record(open)).lastOutputAt !== null,
   );
-  await waitFor("its task says so, too", async () => {
+  await waitFor("its task has progress", async () => {
     const { task } = await client.getTask({ params: { id: open } });
     return task.progress !== null;
   });
@@ -95,20 +95,20 @@ beforeAll(async () => {
   const closed = await openScriptedSession(gatewayFixture, "spoken");
   await client.acpPrompt({ params: { id: closed }, body: { text: "hello" } });
   await client.acpClose({ params: { id: closed } });
-  sights = { session: "k", ended, open, pid: root?.pid ?? 0, records, closed };
+  samples = { session: "k", ended, open, pid: root?.pid ?? 0, records, closed };
 });
 afterAll(async () => {
   await batchCli[Symbol.asyncDispose]();
   await gatewayFixture[Symbol.asyncDispose]();
 });
 
-// The first half with its gateway, the second without: the run goes on under its anchor.
-describe.each(["answers", "is gone"])("where a gateway %s", (where) => {
+// First with a gateway, then without: the run continues under its anchor.
+describe.each(["answers", "is gone"])("when the gateway %s", (where) => {
   const renewed = where === "answers" ? ["lease_expires_at", "updated_at", "heartbeat_at"] : [];
   beforeAll(async () => {
     if (where === "answers") return;
     await gatewayFixture.stop();
-    await waitFor("its process has left", async () =>
+    await waitFor("the gateway has ended", async () =>
       (await gatewayFixture.processes()).every((line) => !line.includes("gateway run")),
     );
   });
@@ -117,7 +117,7 @@ describe.each(["answers", "is gone"])("where a gateway %s", (where) => {
     "%s changes nothing",
     async (path, looks) => {
       const [before, there, processes] = [rows(renewed), await files(), await gatewayFixture.processes()];
-      for (const words of looks(sights)) await look(path, words);
+      for (const words of looks(samples)) await look(path, words);
       expect(rows(renewed)).toEqual(before);
       expect(await files()).toEqual(there);
       expect(await gatewayFixture.processes()).toEqual(processes);
@@ -125,16 +125,16 @@ describe.each(["answers", "is gone"])("where a gateway %s", (where) => {
   );
 });
 
-test("what was written is read without a gateway, and said to be", async () => {
-  const logs = await gatewayFixture.holdfast("logs", sights.ended);
+test("output is read without a gateway, with a notice", async () => {
+  const logs = await gatewayFixture.holdfast("logs", samples.ended);
   expect(logs).toMatchObject({ code: 0, stdout: "one\ntwo\n" });
   expect(logs.stderr).toBe("holdfast: no gateway is running; showing what the store has\n");
-  const screen = await gatewayFixture.holdfast("screen", sights.open);
+  const screen = await gatewayFixture.holdfast("screen", samples.open);
   expect(screen).toMatchObject({ code: 0, stdout: expect.stringContaining("ready>") as string });
 });
 
-test("a session's token without a gateway sees nothing: nobody can say what it may", async () => {
-  const { child, finished } = gatewayFixture.startWith({ HOLDFAST_TOKEN: "hfs_x" }, "logs", sights.ended);
+test("a session sees nothing without a gateway", async () => {
+  const { child, finished } = gatewayFixture.startWith({ HOLDFAST_TOKEN: "hfs_x" }, "logs", samples.ended);
   child.stdin.end();
   expect(await finished).toMatchObject({ code: 125, stdout: "" });
 });

@@ -41,7 +41,7 @@ describe.skipIf(whyNoPostgres !== null || whyNoMounts !== null)("a run of anothe
     return going.finished;
   };
 
-  test("is not read without a gateway here, which is said, and none is started", async () => {
+  test("cannot be read without a gateway here; a stop starts one", async () => {
     const runId = await startRun(far, "echo hello; sleep 1000", { pty: true });
     for (const words of [["logs"], ["screen"], ["process", "poll"]]) {
       const { code, stderr } = await holdfast(...words, runId);
@@ -50,17 +50,15 @@ describe.skipIf(whyNoPostgres !== null || whyNoMounts !== null)("a run of anothe
       expect(stderr).toContain("holdfast gateway start");
     }
     expect((await holdfast("runs", "abandon", runId, "--yes")).stderr).toContain("abandon it there");
-    // Stopping acts: then one is started.
     const { code, stdout, stderr } = await holdfast("runs", "cancel", runId);
     expect([code, stdout]).toEqual([0, `${runId} is gone (manual-cancel)\n`]);
     expect(stderr).toContain("started a gateway");
   });
 
-  test("is read, followed, typed into and stopped as if it were here", async () => {
+  test("is read, followed, written to and stopped like a local run", async () => {
     const bytes = 3_000_000;
     const script = `read go; yes 0123456789abcdef | head -c ${bytes}; exit 7`;
     const runId = await startRun(far, script, { stdin: "pipe" });
-    // From the first byte on, however late it comes to look.
     const following = holdfast("process", "log", "--raw", "--offset", "0", "--follow", runId);
     expect(await holdfast("process", "write", runId, "go\n")).toMatchObject({ code: 0 });
     const { code, stdout } = await following;
@@ -76,14 +74,14 @@ describe.skipIf(whyNoPostgres !== null || whyNoMounts !== null)("a run of anothe
       },
     );
     await holdfast("process", "send-keys", shell, "literal:ada", "Enter");
-    await waitFor("it answers", async () => (await holdfast("screen", shell)).stdout.includes("hi ada"));
+    await waitFor("the run answers", async () => (await holdfast("screen", shell)).stdout.includes("hi ada"));
     const watching = holdfast("attach", "--read-only", shell);
     const killed = await holdfast("process", "kill", shell, "--json");
     expect(JSON.parse(killed.stdout)).toMatchObject({ outcome: "gone", command: { hostName: OTHER_HOST } });
     expect((await watching).stderr).toContain("has ended");
   });
 
-  test("is cleaned up with the others of its label, through its host", async () => {
+  test("is cleaned up by its label through the gateway there", async () => {
     const runIds = await Promise.all(
       [1, 2].map(() => startRun(far, "sleep 1000", { labels: { ticket: "42" } })),
     );
@@ -100,7 +98,7 @@ describe.skipIf(whyNoPostgres !== null || whyNoMounts !== null)("a run of anothe
     await holdfast("runs", "cancel", other);
   });
 
-  test("is handed over while its host is away, can be given up when that is silent, and is ended there when it returns", async () => {
+  test("is handed over while its host is away, forgotten after its lease, and ended when the host returns", async () => {
     const script = `sleep 4242 & wait`;
     const [given, stopped] = [await startRun(far, script), await startRun(far, script)];
     expect((await holdfast("runs", "forget", given, "--yes")).stderr).toMatch(/its gateway \S+ was seen/);
@@ -112,7 +110,6 @@ describe.skipIf(whyNoPostgres !== null || whyNoMounts !== null)("a run of anothe
       outcome: "handed-over",
       command: { hostName: OTHER_HOST, accepted: false },
     });
-    // Half a minute later.
     await cluster.database.query(
       `update holdfast.gateways set heartbeat_at = heartbeat_at - 40000 where host_name = '${OTHER_HOST}'`,
     );
@@ -135,14 +132,13 @@ describe.skipIf(whyNoPostgres !== null || whyNoMounts !== null)("a run of anothe
     const { stdout: events } = await holdfast("events", "--run", given, "--json");
     expect(events.trim().split("\n").at(-1)).toContain('"emptiness":"unproven"');
     expect(sleeping(4242)).toBe(2);
-    // It comes back, against all expectation.
     far = await cluster.spawnGateway(far.home, around);
     expect((await waitForRunEnd(far.client, stopped)).exit).toMatchObject({ reason: "manual-cancel" });
-    await waitFor("nothing of either runs", () => sleeping(4242) === 0);
+    await waitFor("no process of either run is left", () => sleeping(4242) === 0);
     expect((await far.client.getRun({ params: { runId: given } })).exit?.reason).toBe("lost");
   });
 
-  test("goes with its whole host, and its gateway's row with it", async () => {
+  test("is forgotten with its host, whose gateway record is deleted", async () => {
     const runId = await startRun(far, "sleep 4343");
     await far.kill();
     await cluster.database.query(
@@ -162,17 +158,16 @@ describe.skipIf(whyNoPostgres !== null || whyNoMounts !== null)("a run of anothe
     );
     expect(rows).toEqual([]);
     far = await cluster.spawnGateway(far.home, around);
-    await waitFor("nothing of it runs", () => sleeping(4343) === 0);
+    await waitFor("no process of the run is left", () => sleeping(4343) === 0);
   });
 
-  test("of this host is not to be forgotten, but for a state directory that is out of sight", async () => {
+  test("of this host is not forgotten, unless its state directory cannot be reached", async () => {
     const home = await cluster.newHome();
     const near = await cluster.spawnGateway(home);
     const [stopped, runId] = [await startRun(near, "sleep 1000"), await startRun(near, "sleep 4545")];
     const { code, stderr } = await holdfast("runs", "forget", stopped, "--yes");
     expect(code).toBe(3);
     expect(stderr).toContain(`in the state directory ${home}`);
-    // As it advises.
     const there = { HOLDFAST_DATABASE_URL: cluster.database.url, HOLDFAST_HOME: home };
     const cancelling = cliFixture.startWith(there, "runs", "cancel", stopped);
     cancelling.child.stdin.end();
@@ -192,11 +187,11 @@ describe.skipIf(whyNoPostgres !== null || whyNoMounts !== null)("a run of anothe
     expect(sleeping(4545)).toBe(1);
     await rename(`${home}-away`, home);
     await cluster.spawnGateway(home);
-    await waitFor("nothing of it runs", () => sleeping(4545) === 0);
+    await waitFor("no process of the run is left", () => sleeping(4545) === 0);
   });
 });
 
-/** How many sleep so long. */
+/** The number of `sleep <seconds>` processes. */
 function sleeping(seconds: number): number {
   return readdirSync("/proc").filter((name) => {
     try {

@@ -18,36 +18,29 @@ interface Identified {
   readonly identity: Named;
 }
 
-/** What every view says of one run. */
-interface Views {
-  readonly ps: readonly number[];
-  readonly show: readonly number[];
-  readonly who: readonly number[];
-  readonly doctor: readonly number[];
-  readonly cleanup: readonly number[];
+interface Listed {
+  readonly runs: readonly {
+    readonly runId: string;
+    readonly plan?: string;
+    readonly outcome?: string;
+    readonly processes: readonly Named[];
+    readonly ended?: readonly Named[];
+  }[];
 }
+
+/** The processes of one run in every view. */
+type Views = Readonly<Record<"ps" | "show" | "who" | "doctor" | "cleanup", readonly number[]>>;
 
 const sorted = (pids: readonly number[]): readonly number[] => pids.toSorted((a, b) => a - b);
 const identified = (all: readonly Identified[]): readonly number[] =>
   sorted(all.map(({ identity }) => identity.pid));
 const named = (all: readonly Named[]): readonly number[] => sorted(all.map(({ pid }) => pid));
 
-/** `among`: the processes that `who` is asked about. */
+/** `among`: the processes to look up with `who`. */
 async function viewsOf(fixture: RecoveryFixture, runId: string, among: readonly number[]): Promise<Views> {
-  interface Shown {
-    readonly record: { readonly runId: string };
-    readonly processes: readonly Identified[];
-  }
-  interface Listed {
-    readonly runs: readonly { readonly runId: string; readonly processes: readonly Named[] }[];
-  }
   const [ps, show, doctor, cleanup] = await Promise.all([
-    fixture.json<readonly Shown[]>("ps"),
-    fixture.json<{ readonly processes: { readonly processes: readonly Identified[] } }>(
-      "runs",
-      "show",
-      runId,
-    ),
+    fixture.json<readonly { runId: string; processes: readonly Identified[] }[]>("ps"),
+    fixture.json<{ processes: { processes: readonly Identified[] } }>("runs", "show", runId),
     fixture.json<Listed>("doctor"),
     fixture.json<Listed>("runs", "cleanup", "--run", runId, "--dry-run"),
   ]);
@@ -55,12 +48,12 @@ async function viewsOf(fixture: RecoveryFixture, runId: string, among: readonly 
   for (const pid of among) {
     const { code, stdout } = await fixture.holdfast("who", String(pid), "--json");
     if (code !== 0) continue;
-    const said = JSON.parse(stdout) as { runId: string; role: string; verified: boolean };
-    if (said.runId === runId && said.verified && said.role !== "anchor") who.push(pid);
+    const owner = JSON.parse(stdout) as { runId: string; role: string; verified: boolean };
+    if (owner.runId === runId && owner.verified && owner.role !== "anchor") who.push(pid);
   }
   const of = ({ runs }: Listed): readonly Named[] => runs.find((run) => run.runId === runId)?.processes ?? [];
   return {
-    ps: identified(ps.find(({ record }) => record.runId === runId)?.processes ?? []),
+    ps: identified(ps.find((row) => row.runId === runId)?.processes ?? []),
     show: identified(show.processes.processes),
     who: sorted(who),
     doctor: named(of(doctor)),
@@ -68,7 +61,7 @@ async function viewsOf(fixture: RecoveryFixture, runId: string, among: readonly 
   };
 }
 
-function allSay(pids: readonly number[]): Views {
+function inAllViews(pids: readonly number[]): Views {
   const same = sorted(pids);
   return { ps: same, show: same, who: same, doctor: same, cleanup: same };
 }
@@ -82,7 +75,7 @@ async function processesByApi(client: GatewayClient, runId: string): Promise<rea
   return named((await client.runProcesses({ params: { runId } })).processes);
 }
 
-/** Move a process into a cgroup two levels below its run's. */
+/** Moves a process into a cgroup two levels below its run's. */
 function nest(cgroup: string, pid: number): void {
   const mounted = /^(?:\S+ ){3}(\S+) (\S+) .* - cgroup2 /m.exec(readFileSync("/proc/self/mountinfo", "utf8"));
   const [, root = "", mount = ""] = mounted ?? [];
@@ -97,81 +90,47 @@ async function killed(...pids: readonly number[]): Promise<void> {
 }
 
 describe("ps, runs show, who, doctor, runs cleanup --dry-run and the API name the same processes", () => {
-  test("of a run that is running, and of one whose gateway was killed", async () => {
+  test("of a running run, of one whose anchor is stopped, and of one whose gateway was killed", async () => {
     await using fixture = await RecoveryFixture.open();
     const gateway = await fixture.gateway();
     const client = await clientOf(fixture);
     const body = { argv: ["sh", "-c", TWO_PROCESSES], background: true };
     const { runId } = (await client.exec({ body })).run;
-    await waitFor("all of it is there", async () => (await fixture.membersOf(runId)).length === 3);
-    const members = await fixture.membersOf(runId);
-    expect(await viewsOf(fixture, runId, members)).toEqual(allSay(members));
-    expect(await processesByApi(client, runId)).toEqual(sorted(members));
-    await gateway.kill();
-    expect(await viewsOf(fixture, runId, members)).toEqual(allSay(members));
-    expect(await fixture.holdfast("runs", "cancel", runId)).toMatchObject({ code: 0 });
-    expect(await viewsOf(fixture, runId, members)).toEqual(allSay([]));
-  });
-
-  test("of a run whose anchor is stopped", async () => {
-    await using fixture = await RecoveryFixture.open();
-    const gateway = await fixture.gateway();
-    const client = await clientOf(fixture);
-    const body = { argv: ["sh", "-c", TWO_PROCESSES], background: true };
-    const { runId } = (await client.exec({ body })).run;
-    await waitFor("all of it is there", async () => (await fixture.membersOf(runId)).length === 3);
+    await waitFor("all processes have started", async () => (await fixture.membersOf(runId)).length === 3);
     const members = await fixture.membersOf(runId);
     const anchor = (await fixture.record(runId)).anchor?.pid ?? 0;
-    process.kill(anchor, "SIGSTOP");
-    await waitFor("it is stopped", () => processState(anchor) === "T");
-    expect(await viewsOf(fixture, runId, members)).toEqual(allSay(members));
-    expect(await processesByApi(client, runId)).toEqual(sorted(members));
-    expect(await fixture.holdfast("runs", "cancel", runId)).toMatchObject({ code: 0 });
+    for (const signal of ["SIGCONT", "SIGSTOP"] as const) {
+      process.kill(anchor, signal);
+      const stopped = signal === "SIGSTOP";
+      await waitFor(`after ${signal}`, () => (processState(anchor) === "T") === stopped);
+      expect(await viewsOf(fixture, runId, members)).toEqual(inAllViews(members));
+      expect(await processesByApi(client, runId)).toEqual(sorted(members));
+    }
+    process.kill(anchor, "SIGCONT");
     await gateway.kill();
+    expect(await viewsOf(fixture, runId, members)).toEqual(inAllViews(members));
+    expect(await fixture.holdfast("runs", "cancel", runId)).toMatchObject({ code: 0 });
+    expect(await viewsOf(fixture, runId, members)).toEqual(inAllViews([]));
   });
 
-  test("of a run with a nested cgroup whose launcher, anchor and first process were killed", async (context) => {
+  test("of a run with a nested cgroup whose launcher, anchor and leader were killed", async (context) => {
     await using fixture = await RecoveryFixture.open();
     const [runId = ""] = await fixture.leaveRuns([TWO_PROCESSES]);
     const { anchor, root, boundary } = await fixture.record(runId);
     const cgroup = boundary?.cgroup ?? null;
-    if (cgroup === null) return context.skip("no cgroup of a run can be made here");
     const left = (await fixture.membersOf(runId)).filter((pid) => pid !== root?.pid);
     expect(left).toHaveLength(2);
-    nest(cgroup, left[0] ?? 0);
+    if (cgroup !== null) nest(cgroup, left[0] ?? 0);
     const launcher = readProcess(anchor?.pid ?? 0)?.parentPid ?? 0;
     await killed(launcher, anchor?.pid ?? 0, root?.pid ?? 0);
-    expect(await viewsOf(fixture, runId, left)).toEqual(allSay(left));
-    expect(await fixture.holdfast("runs", "cancel", runId)).toMatchObject({ code: 0 });
-    for (const pid of left) expect(isDead(pid)).toBe(true);
-  });
-
-  test("of a run whose gateway, launcher, anchor and first process were killed", async (context) => {
-    await using fixture = await RecoveryFixture.open();
-    const [runId = ""] = await fixture.leaveRuns([TWO_PROCESSES]);
-    const { anchor, root, tier } = await fixture.record(runId);
-    const members = await fixture.membersOf(runId);
-    const launcher = readProcess(anchor?.pid ?? 0)?.parentPid ?? 0;
-    await killed(launcher, anchor?.pid ?? 0, root?.pid ?? 0);
-    const left = members.filter((pid) => pid !== root?.pid);
-    expect(left).toHaveLength(2);
-    const bounded = tier?.startsWith("cgroup") === true;
-    expect(await viewsOf(fixture, runId, left)).toEqual(allSay(bounded ? left : []));
+    expect(await viewsOf(fixture, runId, left)).toEqual(inAllViews(cgroup === null ? [] : left));
     const shown = await fixture.holdfast("ps");
     for (const pid of left) expect(shown.stdout).toContain(String(pid));
-    if (!bounded) context.skip("without a cgroup only the marker is left, which proves nothing");
+    if (cgroup === null) context.skip("without a cgroup only the marker is left, which proves nothing");
     expect((await fixture.holdfast("runs", "show", runId)).stdout).not.toContain("none is alive");
-    interface Dry {
-      readonly runs: readonly { readonly plan: string; readonly processes: readonly Named[] }[];
-    }
-    const dry = await fixture.json<Dry>("runs", "cleanup", "--all-orphans", "--dry-run");
-    expect(dry.runs).toMatchObject([{ plan: "stop" }]);
-    const done = await fixture.json<{ runs: { outcome: string; ended: Named[] }[] }>(
-      "runs",
-      "cleanup",
-      "--all-orphans",
-      "--yes",
-    );
+    const all = ["runs", "cleanup", "--all-orphans"] as const;
+    expect((await fixture.json<Listed>(...all, "--dry-run")).runs).toMatchObject([{ plan: "stop" }]);
+    const done = await fixture.json<Listed>(...all, "--yes");
     expect(done.runs).toMatchObject([{ outcome: "gone" }]);
     expect(named(done.runs[0]?.ended ?? [])).toEqual(sorted(left));
     expect(await fixture.membersOf(runId)).toEqual([]);
@@ -179,22 +138,23 @@ describe("ps, runs show, who, doctor, runs cleanup --dry-run and the API name th
 });
 
 describe("runs cleanup --all-orphans", () => {
-  test("keeps services, which live without a gateway by design, unless told to include them", async () => {
+  const all = ["runs", "cleanup", "--all-orphans"] as const;
+  const planned = async (
+    fixture: RecoveryFixture,
+    ...flags: readonly string[]
+  ): Promise<Record<string, string | undefined>> => {
+    const { runs } = await fixture.json<Listed>(...all, "--dry-run", ...flags);
+    return Object.fromEntries(runs.map(({ runId, plan }) => [runId, plan]));
+  };
+
+  test("keeps services, which run without a gateway by design, unless --include-services is given", async () => {
     await using fixture = await RecoveryFixture.open();
     const [service = "", task = ""] = await fixture.leaveOrphans(
       ["echo up; sleep 7201", { kind: "service" }],
       ["echo up; sleep 7202"],
     );
-    interface Listed {
-      readonly runs: readonly { readonly runId: string; readonly plan: string; readonly outcome?: string }[];
-    }
-    const all = ["runs", "cleanup", "--all-orphans"] as const;
-    const plan = async (...flags: readonly string[]): Promise<Record<string, string>> => {
-      const { runs } = await fixture.json<Listed>(...all, "--dry-run", ...flags);
-      return Object.fromEntries(runs.map((each) => [each.runId, each.plan]));
-    };
-    expect(await plan()).toEqual({ [service]: "keep-service", [task]: "stop" });
-    expect(await plan("--include-services")).toEqual({ [service]: "stop", [task]: "stop" });
+    expect(await planned(fixture)).toEqual({ [service]: "keep-service", [task]: "stop" });
+    expect(await planned(fixture, "--include-services")).toEqual({ [service]: "stop", [task]: "stop" });
     const { code, stdout } = await fixture.holdfast(...all, "--yes");
     expect(stdout).toContain("a service runs without a gateway by design; --include-services ends it");
     expect(stdout).toMatch(/^ {2}ended: \d+ sh, \d+ sleep$/m);
@@ -205,7 +165,7 @@ describe("runs cleanup --all-orphans", () => {
     expect(await fixture.membersOf(service)).toEqual([]);
   });
 
-  test("without the store keeps a run that became a service, and one that may have", async () => {
+  test("without the store keeps a service, and a run that may be one", async () => {
     await using fixture = await RecoveryFixture.open();
     const gateway = await fixture.gateway();
     const client = await clientOf(fixture);
@@ -223,17 +183,9 @@ describe("runs cleanup --all-orphans", () => {
     await gateway.kill();
     for (const suffix of ["", "-wal", "-shm"]) await rm(fixture.store + suffix, { force: true });
 
-    interface Listed {
-      readonly runs: readonly { readonly runId: string; readonly plan: string; readonly outcome?: string }[];
-    }
-    const all = ["runs", "cleanup", "--all-orphans"] as const;
-    const plan = async (...flags: readonly string[]): Promise<Record<string, string>> => {
-      const { runs } = await fixture.json<Listed>(...all, "--dry-run", ...flags);
-      return Object.fromEntries(runs.map((each) => [each.runId, each.plan]));
-    };
-    expect(await plan()).toEqual({ [service]: "keep-service", [task]: "stop", [silent]: "stop" });
+    expect(await planned(fixture)).toEqual({ [service]: "keep-service", [task]: "stop", [silent]: "stop" });
 
-    // As an older anchor wrote it: the anchor itself is asked, and does not answer without the key.
+    // As an older anchor wrote it: the anchor is queried instead, and does not answer without the key.
     for (const runId of [service, task, silent]) {
       const facts = JSON.parse(await readFile(fileOf(runId, "anchor.json"), "utf8")) as { kind?: string };
       delete facts.kind;
@@ -241,12 +193,12 @@ describe("runs cleanup --all-orphans", () => {
     }
     await rename(fileOf(silent, "key"), fileOf(silent, "key.away"));
     const kept = { [service]: "keep-service", [silent]: "keep-unknown" };
-    expect(await plan()).toEqual({ ...kept, [task]: "stop" });
+    expect(await planned(fixture)).toEqual({ ...kept, [task]: "stop" });
     const { code, stdout } = await fixture.holdfast(...all, "--yes");
     expect(stdout).toContain(`${silent}: keep it: it may be a service`);
     expect(code).toBe(0);
     expect(await fixture.membersOf(task)).toEqual([]);
-    expect(await plan()).toEqual(kept);
+    expect(await planned(fixture)).toEqual(kept);
     for (const runId of [service, silent]) expect(await fixture.membersOf(runId)).toHaveLength(1);
 
     await rename(fileOf(silent, "key.away"), fileOf(silent, "key"));

@@ -6,14 +6,17 @@ import { BackgroundGateway } from "../support/cli/background-gateway.js";
 
 let gatewayFixture: BackgroundGateway;
 let session: BatchCli;
+/** A run that does not belong to the session. */
+let runId: string;
 beforeAll(async () => {
   gatewayFixture = await BackgroundGateway.started();
+  runId = await gatewayFixture.startRun({ argv: ["sleep", "7021"] });
   const { token } = await (
     await gatewayFixture.client()
   ).openSession({
     body: { key: "s", execRules: [{ effect: "deny", executable: "env" }, { effect: "allow" }] },
   });
-  // A unit that is written all the same is not written to the home of whoever runs the tests.
+  // A unit that is written by mistake must not go to the home of the user.
   session = new BatchCli({
     ...gatewayFixture.env,
     HOLDFAST_TOKEN: token,
@@ -45,9 +48,8 @@ test.for([
   ["retry or dismiss notifications", "tasks dismiss RUN"],
   ["audit tasks", "tasks audit"],
   ["maintain tasks", "tasks maintenance --apply"],
-] as const)("with a session's token nobody can %s: %s", async ([what, line]) => {
+] as const)("with the token of a session, only the operator may %s: %s", async ([what, line]) => {
   const { pid } = await gatewayFixture.status();
-  const runId = await gatewayFixture.startRun({ argv: ["sleep", "7021"] });
   expect(await session.holdfast(...line.replace("RUN", runId).split(" "))).toEqual({
     code: 1,
     signal: null,
@@ -62,7 +64,7 @@ test("a refused service installation leaves no unit", () => {
   expect(existsSync(join(gatewayFixture.home, "systemd"))).toBe(false);
 });
 
-test("it stops the session's own runs, and others' look as if they were not there", async () => {
+test("a session stops its own runs; runs of others look like unknown ones", async () => {
   const others = await gatewayFixture.startRun({ argv: ["sleep", "7022"] });
   for (const words of [
     ["runs", "cancel"],
@@ -82,7 +84,7 @@ test("it stops the session's own runs, and others' look as if they were not ther
   expect(await session.holdfast("gateway", "status")).toMatchObject({ code: 0 });
 });
 
-test("every command that looks shows the session's own, and nothing of others'", async () => {
+test("every read command shows the runs of the session only", async () => {
   const others = await gatewayFixture.startRun({ argv: ["sleep", "7024"], labels: { whose: "others" } });
   const own = (
     await session.holdfast("run", "-d", "--label", "whose=own", "--", "sleep", "7025")
@@ -110,7 +112,7 @@ test("every command that looks shows the session's own, and nothing of others'",
   expect((await session.holdfast("runs", "list", "--label", "whose=others")).stdout).toBe("");
   for (const line of ["runs show", "events --run", "logs", "process poll", "tasks show"]) {
     expect(await session.holdfast(...line.split(" "), own)).toMatchObject({ code: 0 });
-    // Byte for byte as of one that there never was.
+    // The same answer as for an unknown run.
     const answer = await session.holdfast(...line.split(" "), others);
     const missing = await session.holdfast(...line.split(" "), "run_000000000000");
     expect({ ...answer, stderr: answer.stderr.replaceAll(others, "run_000000000000") }).toEqual(missing);
@@ -118,12 +120,12 @@ test("every command that looks shows the session's own, and nothing of others'",
   }
   expect((await session.holdfast("who", String(ownRoot?.pid))).stdout).toContain(own);
   const theirs = await session.holdfast("who", String(root?.pid));
-  const nobodys = await session.holdfast("who", String(process.pid));
+  const unrelated = await session.holdfast("who", String(process.pid));
   expect(theirs).toMatchObject({ code: 1, stdout: "" });
-  expect(theirs.stderr.replaceAll(String(root?.pid), String(process.pid))).toBe(nobodys.stderr);
+  expect(theirs.stderr.replaceAll(String(root?.pid), String(process.pid))).toBe(unrelated.stderr);
 });
 
-test("without a gateway a session is shown nothing, and told why", async () => {
+test("without a gateway a session sees nothing but the reason", async () => {
   const nowhere = {
     ...gatewayFixture.env,
     HOLDFAST_HOME: `${gatewayFixture.home}/none`,
@@ -138,7 +140,7 @@ test("without a gateway a session is shown nothing, and told why", async () => {
     });
 });
 
-test("a command that a rule denies ends with 126, as one that may not be executed", async () => {
+test("a command that a rule denies exits with 126", async () => {
   for (const words of [["run"], ["run", "-d"], ["run", "--service"]])
     expect(await session.holdfast(...words, "--", "env")).toMatchObject({
       code: 126,

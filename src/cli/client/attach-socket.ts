@@ -41,7 +41,7 @@ export function openAttachSocket(
 async function refusalError(runId: string, response: IncomingMessage): Promise<Error> {
   const { statusCode = 0 } = response;
   const error = await text(response)
-    .then((said) => (JSON.parse(said) as ErrorResponse).error)
+    .then((body) => (JSON.parse(body) as ErrorResponse).error)
     .catch(() => undefined);
   if (error !== undefined && statusCode !== 503) return new GatewayError(error);
   return new GatewayUnreachable(

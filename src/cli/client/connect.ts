@@ -66,11 +66,11 @@ export async function requesterToken(home: string): Promise<string> {
 export async function connectIfRunning(): Promise<GatewayConnection | null> {
   const home = resolveHome();
   const token = await requesterToken(home);
-  const asked = token === "" ? "nobody" : await probeGateway(home, token);
-  if (typeof asked === "object") return { client: asked.client, home, token };
+  const probed = token === "" ? "nobody" : await probeGateway(home, token);
+  if (typeof probed === "object") return { client: probed.client, home, token };
   const held = await findLockedInstance(home);
-  if (held === null && asked === "nobody") return null;
-  throw await gatewaySilentError(home, held, asked === "silent" ? defaults.gatewayAnswerMs : null);
+  if (held === null && probed === "nobody") return null;
+  throw await gatewaySilentError(home, held, probed === "silent" ? defaults.gatewayAnswerMs : null);
 }
 
 /** `withinMs`: how long the command waited for an answer; null: no process listens. */
@@ -94,20 +94,20 @@ export async function connectForReading(): Promise<GatewayConnection | null> {
   return found === null ? null : { ...found, client: withTimeouts(found.client, found.home) };
 }
 
-/** A client whose requests time out after `gatewayReadMs`, plus the wait that the request asks for. */
+/** A client whose requests time out after `gatewayReadMs`, plus the `waitMs` of the request. */
 function withTimeouts(client: GatewayClient, home: string): GatewayClient {
   const verbs = Object.entries(client) as [
     string,
     (question?: object, signal?: AbortSignal) => Promise<unknown>,
   ][];
-  const bounded = verbs.map(([verb, asked]) => [
+  const bounded = verbs.map(([verb, send]) => [
     verb,
     async (question: { readonly query?: { readonly waitMs?: unknown } } = {}, signal?: AbortSignal) => {
       const waitMs = question.query?.waitMs;
       const withinMs = defaults.gatewayReadMs + (typeof waitMs === "number" ? waitMs : 0);
       const late = AbortSignal.timeout(withinMs);
       try {
-        return await asked(question, signal === undefined ? late : AbortSignal.any([signal, late]));
+        return await send(question, signal === undefined ? late : AbortSignal.any([signal, late]));
       } catch (error) {
         throw late.aborted ? await gatewaySilentError(home, await findLockedInstance(home), withinMs) : error;
       }

@@ -1,15 +1,15 @@
 import type { StreamName } from "../../anchor/host.js";
-import { contract, type RequestContext } from "../../api/contract.js";
+import { contract, type RequestContext, type RouteHandlers } from "../../api/contract.js";
 import { NotFound, PeerUnreachable, RunNotFound } from "../../errors.js";
 import { readStateId } from "../../home/state-identity.js";
 import { looksLikeSessionId } from "../../model/ids.js";
 import type { RunRecord } from "../../model/run.js";
 import type { SessionRecord } from "../../model/session.js";
 import type { TaskRecord } from "../../model/task.js";
-import { createAcpQueries } from "../../queries/acp.js";
+import { type AcpQueryVerb, createAcpQueries } from "../../queries/acp.js";
 import { readLog } from "../../queries/output.js";
-import { findOwningGateway, runCursor, runFilter, type RunReader } from "../../queries/runs.js";
 import { pollRun } from "../../queries/poll.js";
+import { findOwningGateway, runCursor, runFilter, type RunReader } from "../../queries/runs.js";
 import { ScreenCache, screenshot } from "../../queries/screen.js";
 import { readSessionHistory, readSessionInbox, readSessionStatus } from "../../queries/sessions.js";
 import { createTaskQueries, type TaskQueryDeps, type TaskQueryVerb } from "../../queries/tasks.js";
@@ -26,19 +26,33 @@ import { planSweep } from "../../tasks/sweep.js";
 import type { ReadApi, ReadClient } from "./connect.js";
 import { isOfOtherState, localInstanceIds, openLocalObserver } from "./resolve-run.js";
 
-type AcpReadApi = Pick<ReadApi, "acpList" | "acpShow" | "acpHistory" | "acpWatch" | "acpPermissions">;
+/** The queries of a gateway for the operator, who may read the whole store. */
+type OfflineHandlers = Pick<RouteHandlers, keyof ReadApi>;
 
-/** Queries of ACP sessions for the operator, who may read the whole store. */
-export function offlineAcpQueries(
+/** Handlers as the functions of a client. */
+function asClient(handlers: OfflineHandlers, context: RequestContext): ReadApi {
+  const verbs = Object.entries(handlers) as [
+    keyof ReadApi,
+    (request: object, context: RequestContext) => unknown,
+  ][];
+  const client = verbs.map(([verb, handle]) => [
+    verb,
+    async ({ params = { id: "", runId: "" }, query = {} }: { params?: object; query?: object } = {}) =>
+      handle({ params, query: contract[verb].query.parse(query), body: {} }, context),
+  ]);
+  return Object.fromEntries(client) as ReadApi;
+}
+
+type FindSession = (wanted: string) => Promise<SessionRecord | null>;
+
+function offlineAcpQueries(
   store: ReadStore | null,
-  find: (wanted: string) => Promise<SessionRecord>,
-  asking: RequestContext,
-): AcpReadApi {
-  const body = {};
-  const reading = createAcpQueries({
-    store: store ?? EMPTY_ACP_STORE,
+  findSession: FindSession,
+): Pick<RouteHandlers, AcpQueryVerb> {
+  return createAcpQueries({
+    store: store ?? EMPTY_STORE,
     sessions: { get: async (id) => (await store?.getSession(id)) ?? null },
-    authorizer: { requireSession: (_, wanted) => find(wanted), sessionScope: () => null },
+    authorizer: { requireSession: requireSession(findSession), sessionScope: () => null },
     stderrOf: () => "",
     questionOf: async () => null,
     verifyOwnedTree: async () => ({
@@ -47,61 +61,26 @@ export function offlineAcpQueries(
       processes: [],
     }),
   });
-  return {
-    acpList: ({ query = {} } = {}) =>
-      reading.acpList({ params: {}, query: contract.acpList.query.parse(query), body }, asking),
-    acpShow: ({ params = NO_SESSION } = {}) => reading.acpShow({ params, query: {}, body }, asking),
-    acpHistory: ({ params = NO_SESSION, query = {} } = {}) =>
-      reading.acpHistory({ params, query: contract.acpHistory.query.parse(query), body }, asking),
-    acpWatch: ({ params = NO_SESSION, query = {} } = {}) =>
-      reading.acpWatch({ params, query: contract.acpWatch.query.parse(query), body }, asking),
-    acpPermissions: ({ query = {} } = {}) =>
-      reading.acpPermissions({ params: {}, query: contract.acpPermissions.query.parse(query), body }, asking),
-  };
 }
 
-const NO_SESSION = { id: "" };
-
-/** The store of an empty state directory. */
-const EMPTY_ACP_STORE: Parameters<typeof createAcpQueries>[0]["store"] = {
-  getAcpSession: async () => null,
-  getAcpTurn: async () => null,
-  listAcpSessions: async () => [],
-  listAcpTurns: async () => [],
-  listAcpUpdates: async () => [],
-  listAcpPermissionRequests: async () => [],
-};
-
-/** Queries of tasks for the operator, who may read the whole store. */
-export function offlineTaskQueries(
+function offlineTaskQueries(
   store: ReadStore | null,
-  find: (wanted: string) => Promise<SessionRecord | null>,
-  asking: RequestContext,
+  findSession: FindSession,
   notRestored: TaskQueryDeps["notRestored"],
-): Pick<ReadApi, TaskQueryVerb | "maintainTasks"> {
-  const from = store ?? EMPTY_TASK_STORE;
-  const [nothing, body] = [{}, {}];
-  const reading = createTaskQueries({
+): Pick<RouteHandlers, TaskQueryVerb | "maintainTasks"> {
+  const from = store ?? EMPTY_STORE;
+  const queries = createTaskQueries({
     store: from,
     notRestored,
     authorizer: {
-      requireSession: async (_, wanted) => {
-        const found = await find(wanted);
-        if (found === null) throw new NotFound(`session ${wanted}`);
-        return found;
-      },
-      findSession: (_, wanted) => find(wanted),
+      requireSession: requireSession(findSession),
+      findSession: (_, wanted) => findSession(wanted),
       sessionScope: () => null,
       filterVisibleTasks: async (_, _wanted, found) => found,
     },
   });
   return {
-    listTasks: ({ query = {} } = {}) =>
-      reading.listTasks({ params: {}, query: contract.listTasks.query.parse(query), body }, asking),
-    getTask: ({ params = NO_TASK } = {}) => reading.getTask({ params, query: nothing, body }, asking),
-    taskEvents: ({ params = NO_TASK, query = {} } = {}) =>
-      reading.taskEvents({ params, query: contract.taskEvents.query.parse(query), body }, asking),
-    auditTasks: () => reading.auditTasks({ params: {}, query: nothing, body }, asking),
+    ...queries,
     maintainTasks: async () => {
       const actions: MaintenanceAction[] = [];
       const workStatusOf = (task: TaskRecord): Promise<WorkStatus> => recordedWorkStatus(from, task);
@@ -109,6 +88,14 @@ export function offlineTaskQueries(
         actions.push(...some);
       return { applied: false, measures: actions.map(describeAction) };
     },
+  };
+}
+
+function requireSession(findSession: FindSession) {
+  return async (_: unknown, wanted: string): Promise<SessionRecord> => {
+    const found = await findSession(wanted);
+    if (found === null) throw new NotFound(`session ${wanted}`);
+    return found;
   };
 }
 
@@ -122,10 +109,8 @@ async function recordedWorkStatus(store: TaskStore, { runId, turnId }: TaskRecor
   return finish === null ? { state: "unknown" } : { state: "ended", finish };
 }
 
-const NO_TASK = { id: "" };
-
 /** The store of an empty state directory. */
-const EMPTY_TASK_STORE: TaskStore = {
+const EMPTY_STORE: TaskStore & Parameters<typeof createAcpQueries>[0]["store"] = {
   getTask: async () => null,
   getTaskByKey: async () => null,
   findTasks: async () => [],
@@ -135,6 +120,11 @@ const EMPTY_TASK_STORE: TaskStore = {
   getRun: async () => null,
   findRuns: async () => [],
   getAcpTurn: async () => null,
+  getAcpSession: async () => null,
+  listAcpSessions: async () => [],
+  listAcpTurns: async () => [],
+  listAcpUpdates: async () => [],
+  listAcpPermissionRequests: async () => [],
 };
 
 /** Answers as a gateway would, from the state directory. */
@@ -152,9 +142,9 @@ export async function openOfflineReader(home: string): Promise<ReadClient> {
   const host = directory === null ? null : await openLocalObserver(directory);
   const getRun = async (runId: string): Promise<RunRecord | null> => {
     if (unread === null) return (await store?.getRun(runId)) ?? null;
-    const told = (await localCopy?.get(runId)) ?? null;
-    if (told === null) throw unread;
-    return told.record;
+    const copied = (await localCopy?.get(runId)) ?? null;
+    if (copied === null) throw unread;
+    return copied.record;
   };
   const requireRecord = async (runId: string): Promise<RunRecord> => {
     const record = await getRun(runId);
@@ -172,8 +162,8 @@ export async function openOfflineReader(home: string): Promise<ReadClient> {
   };
   const here = directory === null ? null : await readStateId(directory.home);
   const instances = host === null ? new Set<string>() : await localInstanceIds(host);
-  const runOf = async (params: { readonly runId: string } | undefined): Promise<RunRecord> => {
-    const record = await requireRecord(params?.runId ?? "");
+  const localRun = async (runId: string): Promise<RunRecord> => {
+    const record = await requireRecord(runId);
     if (store?.shared !== true || !isOfOtherState(record, here, instances)) return record;
     throw new PeerUnreachable(
       record.runId,
@@ -182,75 +172,64 @@ export async function openOfflineReader(home: string): Promise<ReadClient> {
       { missing: "here" },
     );
   };
-  const findSession = async (wanted: string): Promise<SessionRecord | null> => {
+  const findSession: FindSession = async (wanted) => {
     if (unread !== null) throw unread;
-    return (
-      (looksLikeSessionId(wanted) ? await store?.getSession(wanted) : await store?.getSessionByKey(wanted)) ??
-      null
-    );
+    const found = looksLikeSessionId(wanted) ? store?.getSession(wanted) : store?.getSessionByKey(wanted);
+    return (await found) ?? null;
   };
-  const sessionOf = async (params: { readonly id: string } | undefined) => {
-    const wanted = params?.id ?? "";
+  const sessionOf = async (wanted: string) => {
     const session = await findSession(wanted);
     if (store === null || session === null) throw new NotFound(`session ${wanted}`);
     return { from: store, session };
   };
   const notRestored = async (): Promise<readonly UnrestoredRecord[]> =>
     directory === null ? [] : readUnrestored(localCopyDirectory(directory.home));
-  const never = new AbortController().signal;
-  const asking: RequestContext = {
+  const context: RequestContext = {
     requester: { kind: "operator", actor: "operator" },
-    disconnected: never,
+    disconnected: new AbortController().signal,
     enqueue: (work) => work(),
     countStream: () => ({ [Symbol.dispose]: () => undefined }),
   };
-  return {
-    client: {
-      listRuns: async ({ query = {} } = {}) => {
-        const { limit, cursor, ...heard } = contract.listRuns.query.parse(query);
-        const after = cursor === undefined ? {} : { after: cursor };
-        const filter = { ...runFilter(heard), ...after, limit };
-        if (unread !== null) {
-          const known = localCopy === null ? [] : await listCopiedRuns(localCopy, filter);
-          return { runs: [...known], next: null, storeAway: unread.message };
-        }
-        const runs = (await store?.listRuns(filter)) ?? [];
-        const last = runs.length < limit ? undefined : runs.at(-1);
-        return { runs: [...runs], next: last === undefined ? null : runCursor(last), storeAway: null };
-      },
-      poll: async ({ params, query = {} } = {}) =>
-        pollRun(reader, await runOf(params), contract.poll.query.parse(query), asking),
-      log: async ({ params, query = {} } = {}) =>
-        readLog(reader, await runOf(params), contract.log.query.parse(query)),
-      screen: async ({ params } = {}) => {
-        await using screens = new ScreenCache(reader);
-        const { rows, ...rest } = await screenshot(screens, await runOf(params));
-        return { ...rest, rows: [...rows] };
-      },
-      listSessions: async ({ query = {} } = {}) => {
-        if (unread !== null) throw unread;
-        const { all, limit } = contract.listSessions.query.parse(query);
-        const open = all === true ? {} : { open: true };
-        return { sessions: [...((await store?.listSessions({ ...open, limit })) ?? [])] };
-      },
-      sessionStatus: async ({ params } = {}) => {
-        const { from, session } = await sessionOf(params);
-        return readSessionStatus(session, from, from);
-      },
-      sessionHistory: async ({ params, query = {} } = {}) => {
-        const { from, session } = await sessionOf(params);
-        return readSessionHistory(session, from, from, contract.sessionHistory.query.parse(query));
-      },
-      sessionInbox: async ({ params, query = {} } = {}) => {
-        const { from, session } = await sessionOf(params);
-        return readSessionInbox(session, from, contract.sessionInbox.query.parse(query).limit);
-      },
-      ...rejectIfUnread(offlineTaskQueries(store, findSession, asking, notRestored), unread),
-      ...rejectIfUnread(
-        offlineAcpQueries(store, async (id) => (await sessionOf({ id })).session, asking),
-        unread,
-      ),
+  const handlers: OfflineHandlers = {
+    listRuns: async ({ query: { limit, cursor, ...rest } }) => {
+      const filter = { ...runFilter(rest), ...(cursor === undefined ? {} : { after: cursor }), limit };
+      if (unread !== null) {
+        const known = localCopy === null ? [] : await listCopiedRuns(localCopy, filter);
+        return { runs: [...known], next: null, storeAway: unread.message };
+      }
+      const runs = (await store?.listRuns(filter)) ?? [];
+      const last = runs.length < limit ? undefined : runs.at(-1);
+      return { runs: [...runs], next: last === undefined ? null : runCursor(last), storeAway: null };
     },
+    poll: async ({ params, query }) => pollRun(reader, await localRun(params.runId), query, context),
+    log: async ({ params, query }) => readLog(reader, await localRun(params.runId), query),
+    screen: async ({ params }) => {
+      await using screens = new ScreenCache(reader);
+      const { rows, ...rest } = await screenshot(screens, await localRun(params.runId));
+      return { ...rest, rows: [...rows] };
+    },
+    listSessions: async ({ query: { all, limit } }) => {
+      if (unread !== null) throw unread;
+      const open = all === true ? {} : { open: true };
+      return { sessions: [...((await store?.listSessions({ ...open, limit })) ?? [])] };
+    },
+    sessionStatus: async ({ params }) => {
+      const { from, session } = await sessionOf(params.id);
+      return readSessionStatus(session, from, from);
+    },
+    sessionHistory: async ({ params, query }) => {
+      const { from, session } = await sessionOf(params.id);
+      return readSessionHistory(session, from, from, query);
+    },
+    sessionInbox: async ({ params, query }) => {
+      const { from, session } = await sessionOf(params.id);
+      return readSessionInbox(session, from, query.limit);
+    },
+    ...rejectIfUnread(offlineTaskQueries(store, findSession, notRestored), unread),
+    ...rejectIfUnread(offlineAcpQueries(store, findSession), unread),
+  };
+  return {
+    client: asClient(handlers, context),
     async [Symbol.asyncDispose]() {
       await host?.[Symbol.asyncDispose]();
       await store?.[Symbol.asyncDispose]();

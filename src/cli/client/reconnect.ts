@@ -81,12 +81,12 @@ export async function waitForNextGateway(
 /** Repeats a request until a gateway answers. A gateway may have ended in the middle of it, so the request must be idempotent. */
 export async function retryUntilAnswered<Answer>(
   connection: GatewayConnection,
-  ask: (client: GatewayClient) => Promise<Answer>,
+  request: (client: GatewayClient) => Promise<Answer>,
 ): Promise<{ readonly answer: Answer; readonly connection: GatewayConnection }> {
   let now = connection;
   for (;;)
     try {
-      return { answer: await ask(now.client), connection: now };
+      return { answer: await request(now.client), connection: now };
     } catch (error) {
       if (!(error instanceof GatewayUnreachable) && !hasErrorCode(error, "SUPERVISOR_CLOSED")) throw error;
       const next = await waitForNextGateway(now.home, {
@@ -109,12 +109,12 @@ const RETRY_MS = 100;
  * before.
  */
 export async function retryOverRestarts<Answer>(
-  ask: () => Promise<Answer>,
+  read: () => Promise<Answer>,
   reached: boolean,
 ): Promise<Answer> {
   for (let until: number | null = null; ;) {
     try {
-      return await ask();
+      return await read();
     } catch (error) {
       until ??= performance.now() + RESTART_MS;
       const away =
@@ -125,7 +125,7 @@ export async function retryOverRestarts<Answer>(
   }
 }
 
-/** A gateway that is about to stop would otherwise be asked all the time. */
+/** Pause between requests to a gateway that is about to stop. */
 const STREAM_RETRY_MS = 20;
 
 export interface ReconnectingStreamOptions extends Pick<

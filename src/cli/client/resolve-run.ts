@@ -69,7 +69,7 @@ export function toRunIdPrefix(wanted: string): string {
 const FULL_RUN_ID = /^run_[0-9a-z]{12}$/;
 /** Runs named in the error about an ambiguous prefix or name. */
 const NAMED_RUNS = 5;
-/** Candidates to read: one more tells that there are more. */
+/** Candidates to read: one more shows that there are more. */
 const CANDIDATES = NAMED_RUNS + 1;
 /** Runs of one name to read, newest first: an open run is among the newest. */
 const NAMESAKES = 100;
@@ -198,7 +198,7 @@ export async function resolveRun(localState: LocalState, wanted: string): Promis
       ),
     byName: (name) =>
       find(
-        // The records tell the names, unless they cannot be read.
+        // Names come from the records, unless these cannot be read.
         async (address) => unread !== null && (await nameOf(localState, address)) === name,
         (store) => store.listRuns({ labels: { [NAME_LABEL]: name }, limit: NAMESAKES }),
       ),

@@ -68,11 +68,7 @@ export async function attachToRun(wanted: string, readOnly: boolean): Promise<nu
   }
 }
 
-async function followSocket(
-  viewer: WebSocket,
-  readOnly: boolean,
-  terminalThere: boolean,
-): Promise<AttachEnd> {
+async function followSocket(viewer: WebSocket, readOnly: boolean, isPty: boolean): Promise<AttachEnd> {
   let input: Disposable | null = null;
   const writers = { stdout: new FdWriter(1), stderr: new FdWriter(2) };
   let unwritten = 0;
@@ -96,7 +92,7 @@ async function followSocket(
         const message = JSON.parse(data.toString("utf8")) as AttachServerMessage;
         switch (message.type) {
           case "attached":
-            if (!readOnly) input = forwardKeys(viewer, terminalThere, () => resolve({ how: "detached" }));
+            if (!readOnly) input = forwardKeys(viewer, isPty, () => resolve({ how: "detached" }));
             return;
           case "bell":
             return ringBell();
@@ -123,11 +119,11 @@ async function followSocket(
   }
 }
 
-function forwardKeys(viewer: WebSocket, terminalThere: boolean, detach: () => void): Disposable {
+function forwardKeys(viewer: WebSocket, isPty: boolean, detach: () => void): Disposable {
   notice("attached; C-] detaches", "dim");
-  const tell = (message: AttachClientMessage): void => viewer.send(JSON.stringify(message));
+  const send = (message: AttachClientMessage): void => viewer.send(JSON.stringify(message));
   const terminal = enterRawTerminal(process.stdin, ({ rows, cols }) => {
-    if (terminalThere) tell({ type: "resize", rows, cols });
+    if (isPty) send({ type: "resize", rows, cols });
   });
   const onData = (data: Buffer): void => {
     const at = data.indexOf(DETACH_KEY);

@@ -97,7 +97,7 @@ export async function showLogs(request: LogsRequest): Promise<number> {
         news ||= nextOffset > next[stream];
         next[stream] = nextOffset;
       }
-    // Half a character is new, but cannot be shown yet: do not ask for it all the time.
+    // Half a character is new, but cannot be shown yet: pause before the next request.
     if (!news && !over) await setTimeout(POLL_MS);
   }
   return 0;
@@ -113,7 +113,7 @@ function nextPage(offset: number): LogPage {
   return { offset, maxBytes: PAGE_BYTES };
 }
 
-/** Says what the page begins after, unless the user asked for exactly that. */
+/** Reports how much output precedes the page, unless the user selected where it begins. */
 function noticeLeftOut(runId: string, stream: StreamName, bytes: number, page: LogSelection): void {
   if ("offset" in page || ("lines" in page && page.skip !== undefined)) return;
   notice(

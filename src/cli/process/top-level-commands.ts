@@ -72,10 +72,10 @@ export function addWaitCommand(program: Command, setExitCode: SetExitCode): void
 
 /** Shared by every command that stops runs. */
 export const stopHelp = `
-The gateway is asked first. If it does not answer in time, or none is running, the
-run is stopped directly: through its anchor, its cgroup or its verified processes.
-This works with a store that is locked, full or damaged, and takes at most 20
-seconds plus what --grace adds. The record is completed later.
+The request goes to the gateway first. If it does not answer in time, or none is
+running, the run is stopped directly: through its anchor, its cgroup or its verified
+processes. This works with a store that is locked, full or damaged, and takes at most
+20 seconds plus what --grace adds. The record is completed later.
 
 A run of another host is handed over, through the database, to the gateway there,
 which stops it as soon as it is available.
@@ -159,7 +159,7 @@ export function addAttachCommand(program: Command, setExitCode: SetExitCode): vo
 
 const logsHelp = `
 On a terminal the last 200 lines of each stream are printed; with stdout piped, all
-that is kept. A note on stderr says what was left out. Only the newest output is
+that is kept. A note on stderr reports what was left out. Only the newest output is
 kept when a run writes more than its limit.
 
 --since is exact to five seconds.

@@ -214,7 +214,7 @@ async function startRun(argv: string[], flags: RunFlags): Promise<number> {
   return runInForeground({ inProcess: isInProcessRequested(flags.inProcess === true), input, options, json });
 }
 
-/** As asked for; else whether this is the foreground process of a terminal that is stdin, stdout and stderr. */
+/** As requested; else whether this is the foreground process of a terminal that is stdin, stdout and stderr. */
 async function wantsPty({ pty, detach, service, json, merge }: RunFlags): Promise<boolean> {
   if (pty !== undefined) return pty;
   if (detach === true || service === true || json === true || merge === true || !isatty(0)) return false;

@@ -101,7 +101,7 @@ export function detachedExecBody(input: CommandInput, options: SpawnOptions): Re
 export function startExitCode({ run, failure }: ResponseOf<"exec">): number {
   if (failure === null) return 0;
   if (run.exit !== null) notice(run.exit.detail ?? failure, "red");
-  // The record does not tell whether the directory or the command is missing.
+  // The record does not show whether the directory or the command is missing.
   if (failure === "cwd-not-found") return exitCodes.usage;
   return run.exit?.reason === "spawn-error" ? spawnErrorCode(run.exit.errno, "exec") : exitCodes.failure;
 }

@@ -129,9 +129,10 @@ function leftRunText({ record, state, survivors, interrupt }: RunEndState): stri
   if (service !== null) return `run ${runId} is a service now, and continues`;
   if (state === "exited") return `run ${runId} is gone; the next gateway records its end`;
   if (survivors.length === 0) {
-    const told = state === "exiting" || record.state === "exiting";
+    const stopping = state === "exiting" || record.state === "exiting";
     // Unreachable: no gateway owns the run, so its anchor ends it.
-    if (told || interrupt === null) return `left run ${runId} to its anchor, which continues to terminate it`;
+    if (stopping || interrupt === null)
+      return `left run ${runId} to its anchor, which continues to terminate it`;
     return `left run ${runId}, which may continue: neither its gateway nor its anchor answered. \`holdfast runs stop ${runId}\` tries again`;
   }
   const named = survivors.map(describeSurvivor).join(", ");

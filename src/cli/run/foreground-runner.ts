@@ -151,7 +151,7 @@ export async function openGatewayRunner(
     againMs = defaults.callerAgainMs;
   };
   const reconnect = async (wasStopped: boolean): Promise<GatewayConnection | null> => {
-    // A pause: a live gateway that does not own the run yet would otherwise be asked all the time.
+    // A pause: a live gateway that does not own the run yet would otherwise get requests all the time.
     await setTimeout(againMs);
     againMs = Math.min(againMs * 2, defaults.callerAgainMaxMs);
     const keepAlive = (): Promise<boolean> => keepalive.keepAlive();
@@ -186,8 +186,8 @@ export async function openGatewayRunner(
         onAttached: attached,
         onLost: () => notice(`no gateway came back; holdfast logs ${runId} prints the output since then`),
         onAdopted: () => notice(`run ${runId} is a service now; it continues when this command ends`),
-        stopWithoutGateway: async (graceMs, told) =>
-          (await import("../stop/stop-run.js")).stopRunWithoutGateway(runId, graceMs, told),
+        stopWithoutGateway: async (graceMs, onStopSent) =>
+          (await import("../stop/stop-run.js")).stopRunWithoutGateway(runId, graceMs, onStopSent),
       });
       return run;
     },
@@ -215,15 +215,15 @@ async function requestRunOnce(
   runId: string,
   requestRun: (client: GatewayClient) => Promise<RunRecord>,
 ): Promise<RunRecord> {
-  for (let asked = false; ;)
+  for (let requested = false; ;)
     try {
-      const record = asked ? await findRequestedRun(connection(), runId) : null;
+      const record = requested ? await findRequestedRun(connection(), runId) : null;
       return record ?? (await requestRun(connection().client));
     } catch (error) {
       if (error instanceof SpawnFailed) throw error;
       if (!(error instanceof GatewayUnreachable) && !hasErrorCode(error, "SUPERVISOR_CLOSED", "RUN_EXISTS"))
         throw toSpawnFailed(error);
-      asked = true;
+      requested = true;
       if ((await reconnect(false)) === null) throw error;
     }
 }

@@ -63,14 +63,14 @@ export async function runInForeground(request: ForegroundRequest): Promise<numbe
     err.write(`${formatNotice(message, colour)}${isatty(2) ? "\r\n" : "\n"}`).catch(() => {});
   };
   using interrupts = new RunInterrupts(actor, notice);
-  const said = new Set<string>();
+  const reported = new Set<string>();
   const onProblem = ({ message, cause }: Problem): void => {
-    if (said.has(message)) return;
-    said.add(message);
+    if (reported.has(message)) return;
+    reported.add(message);
     // The first sentence: the rest is about commands that have not started.
     notice(cause instanceof Error ? `${message} (${cause.message.split(". ", 1)[0]})` : message);
   };
-  // A user who interrupts before there is a run leaves without one: a gateway may take long to answer.
+  // An interrupt before the run has started leaves without it: a gateway may take long to answer.
   const opening = openRunner(request, actor, onProblem, (message) => notice(message, "dim"));
   const runner = await Promise.race([opening, interrupts.leaveRequested]);
   if (runner === undefined) return interruptExitCode(interrupts.firstSignal ?? "SIGINT");
@@ -95,9 +95,10 @@ export async function runInForeground(request: ForegroundRequest): Promise<numbe
     if (message !== null) notice(message);
     if (recordPending !== null) notice(pendingRecordText(record, recordPending));
     const shown = recordPending === null ? record : { ...record, recordPending };
-    const told = left && request.view !== undefined ? 0 : await printResult(request, shown, out, notice);
+    const resultCode =
+      left && request.view !== undefined ? 0 : await printResult(request, shown, out, notice);
     await Promise.race([err.idle(), interruptTimeout(interrupts).then(() => setTimeout(FINAL_NOTICE_MS))]);
-    return code || told;
+    return code || resultCode;
   } finally {
     await runner.close(left);
     // A normal exit would wait for the write that hangs.
@@ -238,12 +239,12 @@ async function interruptTimeout({ firstInterrupt, leaveRequested }: RunInterrupt
 }
 
 /** By the option, or by the variable. Commands of a session always go through the gateway. */
-export function isInProcessRequested(asked: boolean): boolean {
+export function isInProcessRequested(option: boolean): boolean {
   const session = sessionToken() !== null;
-  if (asked && session)
+  if (option && session)
     throw new BadInput(
       "in-process",
       "--in-process is not for a session: its commands go through the gateway, which knows what it may do; nothing was done. HOLDFAST_AS_OPERATOR=1 acts as the operator",
     );
-  return asked || (!session && process.env["HOLDFAST_IN_PROCESS"] === "1");
+  return option || (!session && process.env["HOLDFAST_IN_PROCESS"] === "1");
 }

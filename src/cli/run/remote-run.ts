@@ -32,8 +32,11 @@ export interface RemoteRunOptions {
   readonly onLost: () => void;
   /** The run became a service. */
   readonly onAdopted: () => void;
-  /** Stops the run without a gateway; null: there is no such run. Calls `told` when the anchor has the request. */
-  readonly stopWithoutGateway: (graceMs: number | null, told: () => void) => Promise<StopOutcome | null>;
+  /** Stops the run without a gateway; null: there is no such run. Calls `onStopSent` when the anchor has the request. */
+  readonly stopWithoutGateway: (
+    graceMs: number | null,
+    onStopSent: () => void,
+  ) => Promise<StopOutcome | null>;
 }
 
 /** A live gateway confirms a stop within a tenth of this time. */
@@ -56,9 +59,10 @@ export class RemoteRun implements ForegroundRun {
   /** Resolves when the run is known to be stopping. */
   readonly #stopAcknowledged = deferred<void>();
   #socket: WebSocket | null = null;
-  #state: RunStateName = "starting";
-  #survivors: readonly Survivor[] = [];
-  #service: ServiceFacts | null = null;
+  state: RunStateName = "starting";
+  survivors: readonly Survivor[] = [];
+  service: ServiceFacts | null = null;
+  readonly unreachable = this.#unreachable.promise;
   #size: TerminalSize | null = null;
   /** Stops requested so far: sent again on every connection; only the first of each kind has an effect. */
   #requestedStops: Extract<AttachClientMessage, { type: "stop" }>[] = [];
@@ -70,22 +74,6 @@ export class RemoteRun implements ForegroundRun {
     this.#stdin = new StdinBuffer(options.runId);
     this.#ended.promise.catch(() => {});
     void this.#connectLoop(options.connection);
-  }
-
-  get state(): RunStateName {
-    return this.#state;
-  }
-
-  get survivors(): readonly Survivor[] {
-    return this.#survivors;
-  }
-
-  get service(): ServiceFacts | null {
-    return this.#service;
-  }
-
-  get unreachable(): Promise<undefined> {
-    return this.#unreachable.promise;
   }
 
   end(): Promise<RunEnding> {
@@ -104,7 +92,7 @@ export class RemoteRun implements ForegroundRun {
     // The gateway may hang with an open connection. A repeated stop has no effect.
     if (this.#socket !== null && first && (await this.#awaitStopAck())) return;
     const found = await this.#options.stopWithoutGateway(graceMs ?? null, () => this.#setState("exiting"));
-    if (found?.outcome === "survivors") this.#survivors = found.survivors;
+    if (found?.outcome === "survivors") this.survivors = found.survivors;
     if (found?.outcome === "gone" || found?.outcome === "ended-before") this.#setState("exited");
   }
 
@@ -140,9 +128,9 @@ export class RemoteRun implements ForegroundRun {
     return acknowledged;
   }
 
-  /** An observed end stays, even if the next gateway does not know of it yet. */
+  /** An observed end stays, even if the next gateway has not recorded it yet. */
   #setState(state: RunStateName): void {
-    if (this.#state !== "exited") this.#state = state;
+    if (this.state !== "exited") this.state = state;
     if (state === "exiting" || state === "exited") this.#stopAcknowledged.resolve();
   }
 
@@ -212,9 +200,9 @@ export class RemoteRun implements ForegroundRun {
         return this.#stdin.reject(message.message);
       case "state":
         this.#setState(message.state);
-        this.#survivors = message.survivors;
-        if (this.#service === null && message.service !== null) this.#options.onAdopted();
-        this.#service = message.service;
+        this.survivors = message.survivors;
+        if (this.service === null && message.service !== null) this.#options.onAdopted();
+        this.service = message.service;
         return;
       case "ended":
         this.#stopAcknowledged.resolve();

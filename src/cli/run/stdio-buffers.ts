@@ -114,7 +114,7 @@ export class OutputBuffer {
     this.#wake();
   }
 
-  /** `written` is called when the reader asks for the next piece. */
+  /** `written` is called when the reader requests the next piece. */
   async *read(written: (offset: number) => void): AsyncGenerator<OutputChunk, void, undefined> {
     for (;;) {
       const chunk = this.#chunks.shift();

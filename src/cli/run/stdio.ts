@@ -33,7 +33,7 @@ export function isSameTerminal(): boolean {
   return others.every((device) => device === stdin);
 }
 
-/** Whether this process is in the foreground of its terminal. True if the kernel does not tell. */
+/** Whether this process is in the foreground of its terminal. True if the kernel does not report it. */
 export function isForegroundProcess(): boolean {
   try {
     const stat = readFileSync("/proc/self/stat", "utf8");

@@ -20,11 +20,11 @@ import { isOfOtherState, type LocalState } from "../client/resolve-run.js";
 /** An open run with the evidence that its processes belong to it. */
 export interface RunEvidence extends Omit<Classified, "evidence"> {
   readonly evidence: readonly string[];
-  /** Its anchor answers: it can be stopped with its control key, whoever owns the lease. */
+  /** Its anchor answers: it can be stopped with its control key, whatever instance owns the lease. */
   readonly answers: boolean;
   /** It belongs to another state directory, here or on another host: only the gateway there can stop it. */
   readonly elsewhere: boolean;
-  /** Whether the lock of its owner is held, whatever its lease says. Null: that lock cannot be checked here. */
+  /** Whether the lock of its owner is held, whatever the state of its lease. Null: the lock cannot be checked here. */
   readonly ownerAlive: boolean | null;
   /** How long its lease still protects its record; 0: it has expired. */
   readonly leaseMs: number;

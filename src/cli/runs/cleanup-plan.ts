@@ -38,7 +38,7 @@ export interface CleanupRequest {
 export type CleanupPlan =
   /** Stop it, then end its record if no supervisor does. */
   | "stop"
-  /** The gateway of its host is asked to stop it. */
+  /** The gateway of its host stops it. */
   | "hand-over"
   /** Only its record is ended, in one of three ways. */
   | "sweep"
@@ -113,7 +113,7 @@ export async function selectItems(
   ];
 }
 
-/** Asks the anchor before a run counts as a task: its file may be of an older anchor, or missing. */
+/** Queries the anchor before a run counts as a task: its file may be of an older anchor, or missing. */
 async function directoryPlan(
   { host }: LocalState,
   { address, scope }: SelectedRun,
@@ -183,10 +183,10 @@ function isOrphan({ claim, decision, ownerAlive, elsewhere }: RunEvidence): bool
 function planOf(each: RunEvidence, { allOrphans, includeServices }: CleanupRequest): CleanupPlan {
   const { record, answers, elsewhere, decision, processes } = each;
   if (elsewhere) return "hand-over";
-  const lives = answers || processes.anchor?.matches === true || processes.processes.length > 0;
-  if (lives && allOrphans === true && record.kind === "service" && includeServices !== true)
+  const alive = answers || processes.anchor?.matches === true || processes.processes.length > 0;
+  if (alive && allOrphans === true && record.kind === "service" && includeServices !== true)
     return "keep-service";
-  if (lives && record.imported === null) return "stop";
+  if (alive && record.imported === null) return "stop";
   switch (decision.action) {
     case "leave":
     case "sweep":

@@ -93,7 +93,7 @@ function assertScope({ run, session, agent, label, allOrphans }: CleanupRequest)
   );
 }
 
-/** Stops live runs with StopCoordinator, as every command does; of the others only the records are ended. */
+/** Stops live runs with StopCoordinator, as every command does; for the others, only the records are ended. */
 async function carryOutPlans(
   coordinator: StopCoordinator,
   items: readonly CleanupItem[],
@@ -123,7 +123,7 @@ async function carryOutPlans(
     .map(({ runId }) => runId);
   const runIds = [...new Set([...rest, ...orphaned])];
   if (runIds.length === 0) return results;
-  // Whether processes are left is unknown: their records tell the outcome.
+  // Whether processes are left is unknown: their records have the outcome.
   const unknown = orphaned.filter((runId) => results.get(runId)?.outcome === "unknown");
   try {
     await endUnderLease(coordinator, runIds, [...rest, ...unknown], results);

@@ -49,7 +49,7 @@ export async function printRuns(request: ListRunsRequest): Promise<number> {
     ...hostFilter(hosts, host),
     ...(all === true ? {} : { hidden: false as const }),
   };
-  // One more than the limit tells whether there are more.
+  // One more than the limit shows whether there are more.
   const found = (await store?.listRuns({ ...filter, limit: limit + 1 })) ?? [];
   const shown = found.slice(0, limit);
   if (json === true) {

@@ -48,9 +48,31 @@ export function processesJson({ processes, claims, unknown }: RunProcesses): obj
   };
 }
 
-interface TreeNode {
-  readonly pid: number;
-  readonly label: string;
+/** Processes with children below their parents, each with the branches that lead to it. `top`: the pid above all. */
+export function orderAsTree(
+  processes: LiveProcesses,
+  top = 0,
+): { readonly process: LiveProcesses[number]; readonly branches: string }[] {
+  const pids = new Set(processes.map(({ identity }) => identity.pid));
+  const children = new Map<number, LiveProcesses[number][]>();
+  for (const process of processes) {
+    // The parent of an adopted service's leader may belong to another run.
+    const parent = pids.has(process.parentPid) ? process.parentPid : top;
+    children.set(parent, [...(children.get(parent) ?? []), process]);
+  }
+  const below = (parent: number, indent: string): ReturnType<typeof orderAsTree> => {
+    const nodes = children.get(parent) ?? [];
+    // Removed, so that inconsistent evidence cannot lead to a cycle.
+    children.delete(parent);
+    return nodes.flatMap((process, at) => {
+      const last = at === nodes.length - 1;
+      return [
+        { process, branches: `${indent}${last ? "└─" : "├─"}` },
+        ...below(process.identity.pid, `${indent}${last ? "   " : "│  "}`),
+      ];
+    });
+  };
+  return below(top, "");
 }
 
 /** Processes as a tree, one line each, children below their parents; `top`: the anchor, null if it is gone. */
@@ -59,10 +81,9 @@ export function processTree(
   processes: LiveProcesses,
   rootPid: number | null,
 ): string[] {
-  const children = new Map<number, TreeNode[]>();
-  const pids = new Set(processes.map(({ identity }) => identity.pid));
   const above = top?.identity.pid ?? 0;
-  for (const { identity, parentPid, sessionId, command, state } of processes) {
+  const lines = orderAsTree(processes, above).map(({ process, branches }) => {
+    const { identity, sessionId, command, state } = process;
     const marks = [
       identity.pid === rootPid ? "the command" : null,
       // In another session than the command: it has detached itself.
@@ -70,26 +91,9 @@ export function processTree(
       STATE_NAMES[state] ?? null,
     ].filter((mark) => mark !== null);
     const name = state === HIDDEN_STATE ? "(hidden)" : sanitizeLine(command);
-    const label = `${name}${marks.length === 0 ? "" : `  (${marks.join(", ")})`}`;
-    // The parent of an adopted service's leader may belong to another run.
-    const parent = pids.has(parentPid) ? parentPid : above;
-    const siblings = children.get(parent) ?? [];
-    siblings.push({ pid: identity.pid, label });
-    children.set(parent, siblings);
-  }
-  const lines = top === null ? [] : [`${above} ${sanitizeLine(top.command)}`];
-  const below = (parent: number, indent: string): void => {
-    const nodes = children.get(parent) ?? [];
-    // Removed, so that inconsistent evidence cannot lead to a cycle.
-    children.delete(parent);
-    for (const [at, { pid, label }] of nodes.entries()) {
-      const last = at === nodes.length - 1;
-      lines.push(`${indent}${last ? "└─" : "├─"} ${pid} ${label}`);
-      below(pid, `${indent}${last ? "   " : "│  "}`);
-    }
-  };
-  below(above, "");
-  return lines;
+    return `${branches} ${identity.pid} ${name}${marks.length === 0 ? "" : `  (${marks.join(", ")})`}`;
+  });
+  return top === null ? lines : [`${above} ${sanitizeLine(top.command)}`, ...lines];
 }
 
 /** States worth showing; sleeping and running are normal. */

@@ -31,6 +31,7 @@ import { notice } from "../print/stderr.js";
 import { print, printOrThrow, toJson } from "../print/stdout.js";
 import { formatTable, terminalWidth } from "../print/table.js";
 import { paletteFor } from "../print/terminal.js";
+import { orderAsTree } from "./processes.js";
 
 /** The options of `ps`. */
 export interface PsRequest {
@@ -218,34 +219,15 @@ function noteLines(claims: PsRow["claims"], unknown: string | null): string[] {
 
 /** Cells of its processes from STATUS on, children below their parents. */
 function treeRows(processes: PsRow["processes"]): string[][] {
-  const root = 0;
-  const pids = new Set(processes.map(({ identity }) => identity.pid));
-  const children = new Map<number, PsRow["processes"][number][]>();
-  for (const each of processes) {
-    const parent = pids.has(each.parentPid) ? each.parentPid : root;
-    children.set(parent, [...(children.get(parent) ?? []), each]);
-  }
-  const lines: string[][] = [];
-  const below = (parent: number, indent: string): void => {
-    const nodes = children.get(parent) ?? [];
-    children.delete(parent);
-    for (const [at, { identity, cpuMs, rssKb, command, state }] of nodes.entries()) {
-      const last = at === nodes.length - 1;
-      const hidden = state === HIDDEN_STATE;
-      lines.push([
-        "",
-        "",
-        hidden ? "-" : formatDuration(cpuMs),
-        hidden ? "-" : formatSize(rssKb * 1024),
-        "",
-        String(identity.pid),
-        `${indent}${last ? "└─" : "├─"} ${hidden ? "(hidden)" : sanitizeLine(command)}`,
-      ]);
-      below(identity.pid, `${indent}${last ? "   " : "│  "}`);
-    }
-  };
-  below(root, "");
-  return lines;
+  return orderAsTree(processes).map(({ process, branches }) => {
+    const { identity, cpuMs, rssKb, command, state } = process;
+    const hidden = state === HIDDEN_STATE;
+    return [
+      ...["", "", hidden ? "-" : formatDuration(cpuMs), hidden ? "-" : formatSize(rssKb * 1024), ""],
+      String(identity.pid),
+      `${branches} ${hidden ? "(hidden)" : sanitizeLine(command)}`,
+    ];
+  });
 }
 
 function sum(values: readonly number[]): number {

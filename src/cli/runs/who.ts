@@ -18,7 +18,7 @@ import { paletteFor } from "../print/terminal.js";
 import { CLEANUP_COMMAND, listRunsWithoutState, runWithoutStateText } from "./without-state.js";
 
 /** The run of a process, as JSON. */
-export function runOwnerJson(record: RunRecord): object {
+function runOwnerJson(record: RunRecord): object {
   const { runId, state, sessionKey, agentId, backendId, labels, command, tier, leaseEpoch } = record;
   return { runId, state, sessionKey, agentId, backendId, labels, command, tier, leaseEpoch };
 }
@@ -29,7 +29,7 @@ interface RecordedProcess {
 }
 
 /** From records alone: a local process with that pid is another process, and is not inspected. */
-export async function showRecordedOwner(
+async function showRecordedOwner(
   store: Pick<ReadStore, "listRuns">,
   hosts: KnownHosts,
   hostIds: readonly string[],
@@ -47,13 +47,7 @@ export async function showRecordedOwner(
       pid,
       `no open run of ${hostIds.map((hostId) => hosts.displayName(hostId)).join(", ")} has it on record as its leader or anchor; other processes there can be inspected only there`,
     );
-  if (json) print(toJson(found.map(recordedOwnerJson(hosts, pid)), 2));
-  else print(`${found.flatMap(recordedOwnerLines(hosts, pid)).join("\n")}\n`);
-  return 0;
-}
-
-function recordedOwnerJson(hosts: KnownHosts, pid: number): (recorded: RecordedProcess) => object {
-  return ({ record, role }) => ({
+  const shown = found.map(({ record, role }) => ({
     pid,
     hostId: record.hostId,
     hostName: hosts.nameOf(record.hostId),
@@ -62,15 +56,20 @@ function recordedOwnerJson(hosts: KnownHosts, pid: number): (recorded: RecordedP
     evidence: [],
     ...runOwnerJson(record),
     gateway: { instanceId: record.ownerInstanceId, alive: null },
-  });
+  }));
+  if (json) print(toJson(shown, 2));
+  else print(`${found.flatMap((each) => recordedOwnerLines(hosts, pid, each)).join("\n")}\n`);
+  return 0;
 }
 
-const RECORDED_ROLES = { leader: "leader", anchor: "anchor" } as const;
-
-function recordedOwnerLines(hosts: KnownHosts, pid: number): (recorded: RecordedProcess) => string[] {
+function recordedOwnerLines(
+  hosts: KnownHosts,
+  pid: number,
+  { record, role }: RecordedProcess,
+): readonly string[] {
   const { bold } = paletteFor(1);
-  return ({ record, role }) => [
-    `${bold(String(pid))} on ${hosts.displayName(record.hostId)} is recorded as the ${RECORDED_ROLES[role]} of ${bold(record.runId)}, not verified here`,
+  return [
+    `${bold(String(pid))} on ${hosts.displayName(record.hostId)} is recorded as the ${role} of ${bold(record.runId)}, not verified here`,
     `  run       ${record.runId} (${runStatusText(record)}) ${sanitizeLine(record.command)}`,
     `  gateway   ${record.ownerInstanceId}, epoch ${record.leaseEpoch}`,
   ];
@@ -114,16 +113,17 @@ async function showLocalOwner(pid: number, json: boolean): Promise<number> {
         throw unread ?? error;
       },
     );
+  const { role, evidence, record } = belonging;
+  const { hostId, ownerInstanceId: instanceId } = record;
   const instances = await host.listInstances();
-  const owner = instances.find(({ instanceId }) => instanceId === belonging.record.ownerInstanceId);
   const gateway = {
-    instanceId: belonging.record.ownerInstanceId,
-    alive: owner === undefined ? null : owner.alive,
+    instanceId,
+    alive: instances.find((each) => each.instanceId === instanceId)?.alive ?? null,
   };
-  const { hostId } = belonging.record;
   const hosts = await readKnownHosts(store);
   const hostName = hosts.nameOf(hostId);
-  if (json) print(toJson({ pid, hostId, hostName, ...ownerJson(belonging), gateway }, 2));
+  const owner = { role, verified: role !== "claims", evidence, ...runOwnerJson(record) };
+  if (json) print(toJson({ pid, hostId, hostName, ...owner, gateway }, 2));
   else
     print(
       `${ownerLines(live, belonging, gateway, hosts.hasSeveral ? hosts.displayName(hostId) : null).join("\n")}\n`,
@@ -165,10 +165,6 @@ function notOursReason(live: ProcessEvidence, runs: number): string {
     return "it is hidden (/proc is mounted with hidepid), and it is not below any anchor: its run is not known";
   if (live.runId !== null) return `it has the marker of ${live.runId}, which is not alive here`;
   return runs === 0 ? "no run is open here" : "neither its ancestry nor its cgroup leads to a run";
-}
-
-function ownerJson({ record, role, evidence }: ProcessOwner): object {
-  return { role, verified: role !== "claims", evidence, ...runOwnerJson(record) };
 }
 
 const ROLE_TEXT = {

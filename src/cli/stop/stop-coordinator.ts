@@ -18,7 +18,7 @@ import { formatDuration } from "../options/units.js";
 import { runStatusText } from "../print/run-status.js";
 import { notice } from "../print/stderr.js";
 
-/** What a command stops, and how it asks the gateway. */
+/** A stop through the gateway, and the runs to stop without it. */
 export interface StopOperation<Answer> {
   readonly ask: (connection: GatewayConnection, signal: AbortSignal) => Promise<Answer>;
   /** False: the gateway could not end it; the rest is stopped directly. */
@@ -51,8 +51,8 @@ interface Unsettled {
   readonly why: string | null;
   /** The error if there is no such run here either. */
   readonly error: unknown;
-  /** The gateway was asked, and may have stopped the runs before it failed. */
-  readonly told: boolean;
+  /** The gateway has the request, and may have stopped the runs before it failed. */
+  readonly requested: boolean;
 }
 
 /** Errors about the request itself: a direct stop would fail in the same way. */
@@ -81,48 +81,48 @@ export class StopCoordinator {
   }
 
   async stop<Answer>(command: StopOperation<Answer>): Promise<StopResult<Answer>> {
-    const asked = await this.#ask(command);
-    if ("answer" in asked) return { through: "gateway", answer: asked.answer };
+    const attempt = await this.#request(command);
+    if ("answer" in attempt) return { through: "gateway", answer: attempt.answer };
     await using localState = await openLocalState();
     const found =
       localState === null && (await isStoreShared())
         ? null
         : await command.find(localState).catch((error: unknown) => {
-            throw asked.error ?? error;
+            throw attempt.error ?? error;
           });
     // A run of another host has only a record here: a gateway must hand the stop over.
     if (localState === null || found === null || (await anyOwnedElsewhere(localState, found)))
       return { through: "gateway", answer: await command.ask(await connectOrStart(), this.#left(0)) };
     const stops = await Promise.all(found.map((each) => this.#stopOne(localState, each, command.graceMs)));
-    const runs = asked.told ? stops.map(endedSince) : stops;
-    return { through: "direct", runs, remark: await fallbackRemark(localState, found, runs, asked.why) };
+    const runs = attempt.requested ? stops.map(endedSince) : stops;
+    return { through: "direct", runs, remark: await fallbackRemark(localState, found, runs, attempt.why) };
   }
 
   /** The gateway's answer, or why there is none. */
-  async #ask<Answer>(command: StopOperation<Answer>): Promise<{ answer: Answer } | Unsettled> {
+  async #request<Answer>(command: StopOperation<Answer>): Promise<{ answer: Answer } | Unsettled> {
     this.#found ??= lookUpGateway();
     const found = await this.#found;
-    if (found.connection === null) return { why: found.why, error: null, told: false };
+    if (found.connection === null) return { why: found.why, error: null, requested: false };
     const late = this.#left(defaults.stopDirectMs);
     const began = performance.now();
     try {
       const answer = await command.ask(found.connection, late);
       // A stop that was handed over, or a session's, is up to the gateway.
       if (command.isSettled(answer) || sessionToken() !== null) return { answer };
-      return { why: "the gateway could not end it", error: null, told: true };
+      return { why: "the gateway could not end it", error: null, requested: true };
     } catch (error) {
       const passed = formatDuration(performance.now() - began);
       if (late.aborted) {
         const why = `the gateway did not end it within ${passed}`;
         if (sessionToken() !== null) throw new GatewayUnreachable(sessionText(why), { cause: error });
-        return { why, error: null, told: true };
+        return { why, error: null, requested: true };
       }
       if (!(error instanceof HoldfastError) || FINAL_CODES.has(error.code) || sessionToken() !== null)
         throw error;
       if (NOT_FOUND_CODES.has(error.code))
-        return { why: `the gateway answered: ${error.message}`, error, told: false };
+        return { why: `the gateway answered: ${error.message}`, error, requested: false };
       const why = `the gateway could not stop it (${firstSentence(error.message)})`;
-      return { why, error: null, told: true };
+      return { why, error: null, requested: true };
     }
   }
 

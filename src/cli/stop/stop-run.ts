@@ -133,12 +133,12 @@ export function survivorLines(survivors: readonly Survivor[]): string[] {
 export async function stopRunWithoutGateway(
   runId: string,
   graceMs: number | null,
-  told: () => void,
+  onStopSent: () => void,
 ): Promise<StopOutcome | null> {
   await using localState = await openLocalState();
   const found = localState === null ? null : await resolveRun(localState, runId);
   if (localState === null || found === null) return null;
-  return await stopFoundRun(localState, found, graceMs, { onStopSent: told });
+  return await stopFoundRun(localState, found, graceMs, { onStopSent });
 }
 
 /** The exit code for the result of a stop. */
@@ -147,14 +147,14 @@ export function stopExitCode(outcome: ResponseOf<"kill">["outcome"] | "left-alon
   return outcome === "gone" || outcome === "ended-before" ? 0 : exitCodes.incomplete;
 }
 
-/** Which host was asked to stop a run, and how far it is. */
+/** The host that has the stop request, and the progress there. */
 export function handedOverText({ command }: Pick<ResponseOf<"kill">, "command">): string {
   if (command === null) return "";
   const { hostName, hostId, instanceId, lastHeardAt, accepted, id } = command;
-  const heard =
+  const seen =
     lastHeardAt === null ? "never seen" : `last seen ${formatDuration(Date.now() - lastHeardAt)} ago`;
   const progress = accepted ? "accepted there, not yet done" : "not yet acknowledged";
-  return `handed over to host ${hostName || hostId} (gateway ${instanceId}, ${heard}): ${progress}; the run is stopped when that host is available (${id})`;
+  return `handed over to host ${hostName || hostId} (gateway ${instanceId}, ${seen}): ${progress}; the run is stopped when that host is available (${id})`;
 }
 
 export interface RemoveOptions {

@@ -228,7 +228,7 @@ async function findUnmanaged(profiles: readonly UnmanagedProfile[]): Promise<rea
   return found;
 }
 
-/** The run of this state directory that each process is proven to belong to, by pid, whatever its environment says. */
+/** The run of this state directory that each process is proven to belong to, by pid; the environment does not count. */
 async function runsOfProcesses(processes: readonly MarkedProcess[]): Promise<ReadonlyMap<number, string>> {
   const found = new Map<number, string>();
   await using localState = await openLocalState();
@@ -251,12 +251,12 @@ async function claimedOwners(
   processes: readonly MarkedProcess[],
 ): Promise<ReadonlyMap<string, ProcessEvidence | null>> {
   if (typeof owner === "string") return new Map();
-  const said =
+  const texts =
     "pid-file" in owner
       ? [await readPidFile(owner["pid-file"])]
       : processes.map(({ others }) => others[owner["pid-variable"]] ?? "");
-  if ("pid-file" in owner && said[0] === PID_FILE_MISSING) return new Map([[PID_FILE_MISSING, null]]);
-  const pids = [...new Set(said)].filter((text) => /^[1-9]\d{0,9}$/.test(text));
+  if ("pid-file" in owner && texts[0] === PID_FILE_MISSING) return new Map([[PID_FILE_MISSING, null]]);
+  const pids = [...new Set(texts)].filter((text) => /^[1-9]\d{0,9}$/.test(text));
   const evidence = await inspectProcesses(findAnchorBinary(), pids.map(Number), { brief: true });
   return new Map(pids.map((pid, at) => [pid, evidence[at] ?? null] as const));
 }

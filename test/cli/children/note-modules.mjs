@@ -1,4 +1,4 @@
-// Given to node by --import: notes every module that is loaded after it in the file that NOTE_MODULES names.
+// For node --import: appends the URL of every module that is loaded to the file $NOTE_MODULES.
 import { register } from "node:module";
 
 const hook = `

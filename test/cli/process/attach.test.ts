@@ -8,7 +8,7 @@ const DETACH = "\u001d";
 const ATTACHED = "attached; C-] detaches";
 
 describe.concurrent("attach", () => {
-  test("shows what was and what comes, types, and leaves with C-] while the run goes on", async (context) => {
+  test("shows past and new output, sends keys, and detaches with C-] while the run continues", async (context) => {
     if (whyNoTerminal !== null) context.skip(whyNoTerminal);
     await using gatewayFixture = await BackgroundGateway.started();
     const runId = await gatewayFixture.startBash();
@@ -20,14 +20,14 @@ describe.concurrent("attach", () => {
     );
     expect(code).toBe(0);
     expect(stdout).toContain(`holdfast: detached from ${runId}; the run continues`);
-    // The program had asked for it, and is no longer there to take it back.
+    // Bracketed paste is turned off again on this terminal.
     expect(stdout.lastIndexOf("\u001b[?2004l")).toBeGreaterThan(stdout.lastIndexOf("\u001b[?2004h"));
     expect(await gatewayFixture.record(runId)).toMatchObject({ state: "running" });
     await gatewayFixture.holdfast("process", "submit", runId, "echo still$((4+4))");
     await gatewayFixture.waitForScreen(runId, "still8");
   });
 
-  test("has several viewers, who see each other's typing", async (context) => {
+  test("shows several viewers the input of each other", async (context) => {
     if (whyNoTerminal !== null) context.skip(whyNoTerminal);
     await using gatewayFixture = await BackgroundGateway.started();
     const runId = await gatewayFixture.startBash();
@@ -39,7 +39,7 @@ describe.concurrent("attach", () => {
     expect(await gatewayFixture.record(runId)).toMatchObject({ state: "running" });
   });
 
-  test("gives a detached run this terminal's size, and tidies up after a killed full-screen program", async (context) => {
+  test("gives the run the size of this terminal, and resets the terminal after a full-screen program", async (context) => {
     if (whyNoTerminal !== null) context.skip(whyNoTerminal);
     await using gatewayFixture = await BackgroundGateway.started();
     const client = await gatewayFixture.client();
@@ -58,7 +58,7 @@ describe.concurrent("attach", () => {
     expect(end).toContain("\u001b[?25h");
   });
 
-  test("ends with the run, and with its exit code", async (context) => {
+  test("ends with the run and its exit code", async (context) => {
     if (whyNoTerminal !== null) context.skip(whyNoTerminal);
     await using gatewayFixture = await BackgroundGateway.started();
     const runId = await gatewayFixture.startBash();
@@ -67,7 +67,7 @@ describe.concurrent("attach", () => {
     expect(stdout).toContain(`holdfast: ${runId} has ended: exit 9`);
   });
 
-  test("--read-only needs no terminal; a gateway that stops is not mistaken for leaving", async () => {
+  test("--read-only needs no terminal; the stop of the gateway is an error", async () => {
     await using gatewayFixture = await BackgroundGateway.started();
     const runId = await gatewayFixture.startScript("echo up; sleep 7011");
     const { child, finished } = gatewayFixture.start("attach", runId, "--read-only");
@@ -81,11 +81,11 @@ describe.concurrent("attach", () => {
     });
   });
 
-  test("without a terminal, to nothing and to what has ended, says why it is refused", async () => {
+  test("is refused without a terminal, for an unknown run, and for an ended one", async () => {
     await using gatewayFixture = await BackgroundGateway.started();
     const runId = await gatewayFixture.startScript("exit 3");
     await gatewayFixture.waitForEnd(runId);
-    await waitFor("it is let go of", async () => (await gatewayFixture.status()).runs === 0);
+    await waitFor("the gateway has released the run", async () => (await gatewayFixture.status()).runs === 0);
     expect(await gatewayFixture.holdfast("attach", runId)).toMatchObject({
       code: 2,
       stderr: "holdfast: attach needs a terminal for its keys; use --read-only to watch\n",

@@ -22,9 +22,9 @@ function failed(code: string): WriteFailed {
   return new WriteFailed(1, Object.assign(new Error(`${code}: write`), { code }));
 }
 
-describe("what `holdfast run` says and exits with", () => {
+describe("the last line and the exit code of `holdfast run`", () => {
   test.each<[string, RunEndState, number, string | null]>([
-    ["a plain end: nothing to say", ended({ code: 3 }), 3, null],
+    ["a plain end: no message", ended({ code: 3 }), 3, null],
     [
       "leftovers of a background job",
       ended({ code: 3 }, { residue: [leftover], residueCount: 1 }),
@@ -32,7 +32,7 @@ describe("what `holdfast run` says and exits with", () => {
       "cleaned up 1 leftover process: sleep (pid 42, detached)",
     ],
     [
-      "many leftovers: some by name, all by number",
+      "many leftovers: some by name, all counted",
       ended({}, { residue: Array.from({ length: 5 }, () => leftover), residueCount: 70 }),
       0,
       "cleaned up 70 leftover processes: sleep (pid 42, detached), sleep (pid 42, detached), sleep (pid 42, detached), 67 more",
@@ -65,7 +65,7 @@ describe("what `holdfast run` says and exits with", () => {
       "ended by signal SIGKILL: over its memory limit of 64 MiB (--memory)",
     ],
     [
-      "the memory limit, hit by another process of it",
+      "the memory limit, hit by another process of the run",
       ended({ code: 1, limitHit: "memory" }, { limits: { memoryBytes: 67_108_864, pids: null, cpus: null } }),
       1,
       "a process of it was killed: over its memory limit of 64 MiB (--memory)",
@@ -77,7 +77,7 @@ describe("what `holdfast run` says and exits with", () => {
       "refused more processes and threads: at its limit of 10 (--pids)",
     ],
     [
-      "a cancel by somebody else, who is named",
+      "a cancel by another actor, who is named",
       ended({ reason: "manual-cancel", actor: "signal:TERM pid:7", code: null, signal: "SIGTERM" }),
       143,
       "cancelled by signal:TERM pid:7",
@@ -92,13 +92,13 @@ describe("what `holdfast run` says and exits with", () => {
       "the run was lost: its anchor was killed by SIGKILL; it is not proven that no process is left",
     ],
     [
-      "our own Ctrl-C: 130 whatever the command made of it, and no lecture",
+      "Ctrl-C: 130 whatever the exit code of the command, and no message",
       ended({ reason: "manual-cancel", code: 0 }, {}, { interrupt: "SIGINT" }),
       130,
       null,
     ],
     [
-      "our own TERM, with leftovers",
+      "TERM, with leftovers",
       ended(
         { reason: "manual-cancel", code: 0 },
         { residue: [leftover], residueCount: 1 },
@@ -108,13 +108,13 @@ describe("what `holdfast run` says and exits with", () => {
       "cleaned up 1 leftover process: sleep (pid 42, detached)",
     ],
     [
-      "a Ctrl-C that came after the command had ended by itself",
+      "Ctrl-C after the command has ended by itself",
       ended({ code: 5 }, {}, { interrupt: "SIGINT" }),
       5,
       null,
     ],
     [
-      "a reader that has left: as a shell pipeline, quietly",
+      "a reader that has left: as in a shell pipeline, no message",
       ended(
         { reason: "manual-cancel" },
         { residue: [leftover], residueCount: 1 },
@@ -124,31 +124,31 @@ describe("what `holdfast run` says and exits with", () => {
       null,
     ],
     [
-      "a terminal that has hung up: the same",
+      "a terminal that was hung up: the same",
       ended({ reason: "manual-cancel" }, {}, { writeFailure: failed("EIO") }),
       141,
       null,
     ],
     [
-      "a full disk: said aloud",
+      "a full disk: a message",
       ended({ reason: "manual-cancel" }, {}, { writeFailure: failed("ENOSPC") }),
       125,
       "cannot write stdout: ENOSPC: write; the command was cancelled",
     ],
     [
-      "a reader that left when the command had ended anyway",
+      "a reader that left after the command had ended",
       ended({ code: 0 }, {}, { writeFailure: failed("EPIPE") }),
       141,
       null,
     ],
     [
-      "a reader that left a command that failed: its failure is told",
+      "a reader that left a command that failed: the exit code of the command",
       ended({ code: 3 }, {}, { writeFailure: failed("EPIPE") }),
       3,
       null,
     ],
     [
-      "a full disk under a command that had ended before it could be cancelled",
+      "a full disk, and a command that ended before it was cancelled",
       ended({ code: 0 }, {}, { writeFailure: failed("ENOSPC") }),
       125,
       "cannot write stdout: ENOSPC: write; the command has ended, but its output is incomplete",
@@ -164,25 +164,25 @@ describe("what `holdfast run` says and exits with", () => {
       "could not kill 9 dd (unkillable); the anchor of run run_0123456789ab stays and keeps trying",
     ],
     [
-      "a user who would not wait",
+      "a user who does not wait",
       ended({}, { state: "exiting", exit: null, emptiness: null }, { interrupt: "SIGINT" }),
       130,
       "left run run_0123456789ab to its anchor, which continues to terminate it",
     ],
     [
-      "a user who would not wait, when the anchor was told and the record knows nothing of it",
+      "a user who does not wait, when the anchor has the stop and the record does not show it",
       ended({}, running, { state: "exiting", interrupt: "SIGINT" }),
       130,
       "left run run_0123456789ab to its anchor, which continues to terminate it",
     ],
     [
-      "a user who would not wait, when nobody could be told",
+      "a user who does not wait, when neither gateway nor anchor answered",
       ended({}, running, { interrupt: "SIGINT" }),
       130,
       "left run run_0123456789ab, which may continue: neither its gateway nor its anchor answered. `holdfast runs stop run_0123456789ab` tries again",
     ],
     [
-      "a run that is gone before anybody could record it",
+      "a run that is gone before it was recorded",
       ended({}, running, { state: "exited", interrupt: "SIGINT" }),
       130,
       "run run_0123456789ab is gone; the next gateway records its end",

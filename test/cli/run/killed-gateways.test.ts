@@ -10,7 +10,7 @@ import { waitForText, type CliProcess } from "../../support/cli/cli-fixture.js";
 import { ForegroundFixture, LONG_TIMEOUT } from "../../support/cli/foreground-fixture.js";
 import { waitFor } from "../../support/wait-for.js";
 
-/** Milliseconds after a gateway process appears at which it is killed: from before it listens until after it holds the run. */
+/** Milliseconds from the start of a gateway to its kill: from before it listens until after it owns the run. */
 const MOMENTS = [0, 1_500, 100, 700, 300, 3_000];
 
 /** The gateway processes of this state directory, whether they listen yet or not. */
@@ -21,7 +21,7 @@ async function gatewaysOf(fixture: ForegroundFixture): Promise<LiveProcess[]> {
   });
 }
 
-/** Kill every gateway process that appears, each at its own moment, until `enough`. */
+/** Kills every gateway process that appears, each after its own delay, until `enough`. */
 async function killEachGateway(
   fixture: ForegroundFixture,
   enough: (killed: number) => boolean,
@@ -44,14 +44,14 @@ async function killEachGateway(
 
 /** A command that writes numbered lines to stdout until a file is there, echoes numbered input to stderr, and exits with 9. */
 class Numbered implements AsyncDisposable {
-  readonly going: CliProcess;
+  readonly started: CliProcess;
   readonly #directory: string;
   readonly #feeding = new AbortController();
   readonly #fed: Promise<number>;
 
   static async start(fixture: ForegroundFixture): Promise<Numbered> {
     const numbered = new Numbered(fixture, await mkdtemp(join(tmpdir(), "numbered-")));
-    await waitForText(numbered.going.child.stdout, "1\n");
+    await waitForText(numbered.started.child.stdout, "1\n");
     return numbered;
   }
 
@@ -63,7 +63,7 @@ class Numbered implements AsyncDisposable {
       `i=0; while [ ! -e '${this.#end}' ]; do i=$((i + 1)); echo $i; sleep 0.01; done`,
       "wait; exit 9",
     ];
-    this.going = fixture.start("run", "--", "bash", "-c", script.join("\n"));
+    this.started = fixture.start("run", "--", "bash", "-c", script.join("\n"));
     this.#fed = this.#feed();
   }
 
@@ -72,7 +72,7 @@ class Numbered implements AsyncDisposable {
   }
 
   async #feed(): Promise<number> {
-    const { stdin } = this.going.child;
+    const { stdin } = this.started.child;
     for (let line = 1; ; line++) {
       stdin.write(`${line}\n`);
       await setTimeout(50);
@@ -82,12 +82,12 @@ class Numbered implements AsyncDisposable {
     }
   }
 
-  /** Let it end; every line must have come once and in order, in both directions. */
+  /** Ends the command, and expects every line once and in order, in both directions. */
   async everythingOnce(): Promise<void> {
     this.#feeding.abort();
     const lines = await this.#fed;
     await writeFile(this.#end, "");
-    const { code, stdout, stderr } = await this.going.finished;
+    const { code, stdout, stderr } = await this.started.finished;
     const echoed = stderr.split("\n").filter((line) => line !== "" && !line.startsWith("holdfast: "));
     const counted = stdout.trimEnd().split("\n");
     expect(echoed).toEqual([...Array.from({ length: lines }, (_, at) => `in ${at + 1}`), "end of input"]);
@@ -97,20 +97,20 @@ class Numbered implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.#feeding.abort();
-    this.going.child.kill("SIGKILL");
+    this.started.child.kill("SIGKILL");
     await rm(this.#directory, { recursive: true, force: true });
   }
 }
 
 describe.concurrent("a foreground run whose replacement gateways are killed too", LONG_TIMEOUT, () => {
-  test("loses and doubles no line, and its exit code is the command's", async () => {
+  test("loses and repeats no line, and has the exit code of the command", async () => {
     await using fixture = await ForegroundFixture.started();
     await using numbered = await Numbered.start(fixture);
     await killEachGateway(fixture, (killed) => killed === MOMENTS.length);
     await numbered.everythingOnce();
   });
 
-  test("goes on although every gateway is killed for longer than its owner-loss time", async () => {
+  test("continues although every gateway is killed for longer than its owner-loss time", async () => {
     await using fixture = await ForegroundFixture.started();
     await using numbered = await Numbered.start(fixture);
     const began = performance.now();
@@ -128,9 +128,9 @@ describe.concurrent("a foreground run whose replacement gateways are killed too"
     await using gate = await RunGate.create();
     const script = `echo up; read line <'${gate.path}'; seq 1 2000; exit 8`;
     const { finished, runId } = await fixture.startForeground(script);
-    // Before a gateway can have told the caller.
+    // Before a gateway can have reported it to the client.
     const killing = killEachGateway(fixture, (killed) => killed === 4, [0, 100]);
-    await waitFor("the first is gone", async () => (await gatewaysOf(fixture)).length === 0);
+    await waitFor("the first gateway is gone", async () => (await gatewaysOf(fixture)).length === 0);
     await gate.release();
     await waitFor("the command has ended", async () => (await fixture.membersOf(runId)).length === 0);
     await killing;

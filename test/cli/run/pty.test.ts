@@ -6,7 +6,7 @@ import { cliPath, type CliFixture } from "../../support/cli/cli-fixture.js";
 import { fixtureFactory, SUPERVISION_MODES } from "../../support/cli/supervision-modes.js";
 import { waitFor } from "../../support/wait-for.js";
 
-/** `holdfast` on a real terminal, which is a PTY of ours: what a person at a keyboard would see and type. */
+/** `holdfast` on a terminal, which is the PTY of a run. */
 class Terminal {
   readonly run: Run;
   #screen = "";
@@ -29,7 +29,7 @@ class Terminal {
     await this.run.write(keys);
   }
 
-  /** The exit code of what ran on the terminal, and all that was shown. */
+  /** The exit code of the shell on the terminal, and everything it showed. */
   async end(): Promise<{ code: number | null; screen: string }> {
     const { exit } = await this.run.wait();
     await this.#ended;
@@ -70,7 +70,7 @@ describe.each(SUPERVISION_MODES)("%s", (mode) => {
   }
 
   describe("with --pty on a terminal", () => {
-    test("the command has a terminal of the same size, and learns when it changes", async () => {
+    test("the terminal of the command has the same size, also after a change", async () => {
       const screen = await terminal(
         `${holdfast} run --pty -- bash -c 'until [ "$(stty size)" = "40 120" ]; do stty size; sleep 0.1; done; echo grown'`,
       );
@@ -80,7 +80,7 @@ describe.each(SUPERVISION_MODES)("%s", (mode) => {
       expect((await screen.end()).code).toBe(0);
     });
 
-    test("keys go to the command as they are: Ctrl-C, Ctrl-Z and Ctrl-D are bytes for it", async () => {
+    test("Ctrl-C, Ctrl-Z and Ctrl-D are passed to the command as bytes", async () => {
       const screen = await terminal(
         `${holdfast} run --pty -- bash -c 'stty raw -echo; echo ready; head -c 4 | od -An -tx1'; echo "code $?"`,
       );
@@ -90,7 +90,7 @@ describe.each(SUPERVISION_MODES)("%s", (mode) => {
       expect((await screen.end()).screen).toContain("03 1a 04 1c");
     });
 
-    test("Ctrl-C interrupts what the command's own terminal says it interrupts", async () => {
+    test("Ctrl-C interrupts the foreground process of the command's terminal", async () => {
       const screen = await terminal(
         `${holdfast} run --pty -- bash -c 'trap "echo caught; exit 9" INT; echo ready; while :; do sleep 0.05; done'; echo "code $?"`,
       );
@@ -100,7 +100,7 @@ describe.each(SUPERVISION_MODES)("%s", (mode) => {
       expect((await screen.end()).screen).not.toContain("cancelling");
     });
 
-    test("nothing typed is echoed twice", async () => {
+    test("input is echoed once", async () => {
       const screen = await terminal(`${holdfast} run --pty -- sh -c 'echo ready; cat'; echo "code $?"`);
       await screen.sees("ready");
       await screen.type("hello\r");
@@ -115,7 +115,7 @@ describe.each(SUPERVISION_MODES)("%s", (mode) => {
       ["fails", "exit 3", 3],
       ["is stopped by a timeout", "sleep 60", 124],
       ["cannot be started", null, 127],
-    ] as const)("the terminal is as it was when the command %s", async (_, script, code) => {
+    ] as const)("the terminal is restored when the command %s", async (_, script, code) => {
       const command = script === null ? "no-such-command" : `sh -c '${script}'`;
       const screen = await terminal(
         `before=$(stty -g); ${holdfast} run --timeout 500ms --pty -- ${command}; echo "code $?"; [ "$before" = "$(stty -g)" ] && echo same`,
@@ -125,7 +125,7 @@ describe.each(SUPERVISION_MODES)("%s", (mode) => {
       await screen.end();
     });
 
-    test("the terminal is as it was when holdfast is told to end", async () => {
+    test("the terminal is restored after SIGTERM to holdfast", async () => {
       const screen = await terminal(
         `before=$(stty -g); ${holdfast} run --pty -- sh -c 'echo ready; sleep 60'; echo "code $?"; [ "$before" = "$(stty -g)" ] && echo same`,
       );
@@ -137,7 +137,7 @@ describe.each(SUPERVISION_MODES)("%s", (mode) => {
       await screen.end();
     });
 
-    test("not a byte of a large burst is lost", async () => {
+    test("a large burst loses no byte", async () => {
       const screen = await terminal(
         `${holdfast} run --pty -- seq 1 50000 | tail -1; echo "code \${PIPESTATUS[0]}"`,
       );
@@ -147,12 +147,12 @@ describe.each(SUPERVISION_MODES)("%s", (mode) => {
   });
 
   describe("with --pty but without a terminal", () => {
-    test("the command still has one, and the end of our input is its end of input", async () => {
+    test("the command has a terminal, and the end of stdin is its end of input", async () => {
       const result = await cliFixture.shell(
         `printf 'a\nb\n' | holdfast run --pty -- sh -c 'stty size; test -t 0 && cat'; echo "code $?"`,
       );
       const shown = result.stdout.replaceAll("\r", "");
-      // The terminal may echo what is typed before the command gets to say anything.
+      // The terminal may echo the input before the command prints anything.
       expect(shown).toContain("24 80\n");
       expect(shown).toMatch(/a\nb\n(code 0\n)$/);
       expect(result.stderr).toBe("");
@@ -185,7 +185,7 @@ describe.each(SUPERVISION_MODES)("%s", (mode) => {
   });
 
   describe("with --no-pty on a terminal", () => {
-    test("what is typed reaches the command, and Ctrl-D ends it", async () => {
+    test("input reaches the command, and Ctrl-D ends it", async () => {
       const screen = await terminal(`${holdfast} run --no-pty -- sh -c 'echo ready; cat'; echo "code $?"`);
       await screen.sees("ready");
       await screen.type("hello\r");
@@ -195,7 +195,7 @@ describe.each(SUPERVISION_MODES)("%s", (mode) => {
       await screen.end();
     });
 
-    test("Ctrl-C cancels once and kills the second time", async () => {
+    test("Ctrl-C stops the run, and a second one kills it", async () => {
       const screen = await terminal(
         `${holdfast} run --no-pty --grace 25s -- sh -c 'trap "" TERM; echo ready; while :; do sleep 0.05; done'; echo "code $?"`,
       );
@@ -207,7 +207,7 @@ describe.each(SUPERVISION_MODES)("%s", (mode) => {
       expect((await screen.end()).screen).toContain("killing");
     });
 
-    test("in the background it is not stopped by the terminal, and has it back with fg", async () => {
+    test("in the background it is not stopped, and gets the terminal back with fg", async () => {
       const screen = await terminal(
         `set -m; ${holdfast} run -- sh -c 'echo up-$((40+2)); cat; echo over' & sleep 1.5; jobs; fg >/dev/null; echo "code $?"`,
       );
@@ -221,7 +221,7 @@ describe.each(SUPERVISION_MODES)("%s", (mode) => {
       expect((await screen.end()).screen).toContain("over");
     });
 
-    test("messages are coloured there, and nowhere else", async () => {
+    test("messages are coloured on a terminal only", async () => {
       const script = `run --no-pty -- sh -c 'sleep 60 & exit 0'`;
       const screen = await terminal(`${holdfast} ${script}; NO_COLOR=1 ${holdfast} ${script}`);
       const shown = (await screen.end()).screen.split("\r\n");

@@ -7,7 +7,7 @@ import { ForegroundFixture } from "../../support/cli/foreground-fixture.js";
 import { waitForText } from "../../support/cli/cli-fixture.js";
 
 test.skipIf(whyNoTerminal !== null)(
-  "a bell rings on every terminal that is attached, and is not delivered where none is",
+  "a bell rings on every attached terminal, and is not delivered without one",
   async () => {
     await using fixture = await ForegroundFixture.open();
     const config = join(fixture.home, "config.toml");
@@ -16,7 +16,7 @@ test.skipIf(whyNoTerminal !== null)(
     const client = await fixture.client();
     const ring = () => client.testChannel({ params: { name: "bell" } });
     const runId = await fixture.startBash();
-    // One without a terminal reads along, and has no bell.
+    // A reader without a terminal has no bell.
     const reading = fixture.start("attach", "--read-only", runId);
     await waitForText(reading.child.stdout, "ready>");
     expect(await ring()).toMatchObject({ delivered: false });

@@ -17,12 +17,12 @@ async function refused(fixture: RecoveryFixture, runId: string, why: string): Pr
 }
 
 describe.concurrent("runs abandon", () => {
-  test("is refused while nobody has survived a KILL, and changes nothing", async () => {
+  test("is refused while no process has survived KILL, and changes nothing", async () => {
     await using fixture = await RecoveryFixture.open();
     const [runId = ""] = await fixture.leaveRuns(["trap '' TERM; echo up; while :; do sleep 0.05; done"]);
     await refused(fixture, runId, "it has not been stopped");
     const cancelled = fixture.holdfast("runs", "cancel", runId, "--grace", "3s");
-    await waitFor("the anchor has been asked to stop it", async () => {
+    await waitFor("the anchor has the stop request", async () => {
       const { stderr } = await fixture.holdfast("runs", "abandon", runId, "--yes");
       return stderr.includes("survived");
     });
@@ -31,7 +31,7 @@ describe.concurrent("runs abandon", () => {
     expect(await fixture.holdfast("runs", "abandon", "zzzz", "--yes")).toMatchObject({ code: 1 });
   });
 
-  test("ends a run on record that has an unkillable process, as lost, and names who is left", async (context) => {
+  test("ends the record of a run with an unkillable process as lost, and lists the process", async (context) => {
     if (whyNoFreezer !== null) context.skip(whyNoFreezer);
     await using fixture = await RecoveryFixture.open();
     await using freezer = new CgroupFreezer();

@@ -19,7 +19,7 @@ interface Listed {
 const SLEEPER = "echo up; sleep 7011";
 const ids = ({ runs }: Listed): string[] => runs.map(({ runId }) => runId).toSorted();
 
-/** Every file of a directory, with its mode and what is in it. */
+/** Every file of a directory, with its mode and a hash of its content. */
 async function contents(directory: string): Promise<string[]> {
   const names = await readdir(directory, { recursive: true });
   const lines = names.map(async (name) => {
@@ -32,7 +32,7 @@ async function contents(directory: string): Promise<string[]> {
 }
 
 describe.concurrent("runs cleanup", () => {
-  test("finds runs by id, session, agent and label, and ends those and no others", async () => {
+  test("selects runs by id, session, agent and label, and ends no others", async () => {
     await using fixture = await RecoveryFixture.open();
     const [bySession = "", byAgent = "", byLabel = "", other = ""] = await fixture.leaveOrphans(
       [TWO_PROCESSES, { sessionKey: "chat-7" }],
@@ -62,7 +62,7 @@ describe.concurrent("runs cleanup", () => {
     const ended = await fixture.json<Listed>("runs", "cleanup", "--yes", "--session", "chat-7");
     expect(ended.runs).toMatchObject([{ runId: bySession, outcome: "gone", answers: true }]);
     expect(await fixture.membersOf(bySession)).toEqual([]);
-    // Nobody else would have written it down.
+    // No gateway is running that could write the record.
     expect(await fixture.record(bySession)).toMatchObject({
       state: "exited",
       exit: { reason: "manual-cancel" },
@@ -77,7 +77,7 @@ describe.concurrent("runs cleanup", () => {
     });
   });
 
-  test("as a dry run shows what is left and why it is ours, and changes not one byte", async () => {
+  test("with --dry-run shows runs with evidence, and changes nothing", async () => {
     await using fixture = await RecoveryFixture.open();
     const [runId = "", lost = ""] = await fixture.leaveOrphans([TWO_PROCESSES], [SLEEPER]);
     const { anchor, root } = await fixture.record(lost);
@@ -124,7 +124,7 @@ describe.concurrent("runs cleanup", () => {
     expect(await fixture.record(runId)).toMatchObject({ state: "exited", exit: { reason: "manual-cancel" } });
   });
 
-  test("leaves a living gateway's runs out of the orphans, and ends them when they are named", async () => {
+  test("--all-orphans excludes runs of a live gateway; --run ends them", async () => {
     await using fixture = await RecoveryFixture.open();
     const [runId = ""] = await fixture.leaveOrphans([TWO_PROCESSES]);
     const gateway = await fixture.gateway();
@@ -135,7 +135,7 @@ describe.concurrent("runs cleanup", () => {
     await gateway.kill("SIGTERM");
   });
 
-  test("asks on a terminal, and takes anything but yes for no", async (context) => {
+  test("asks for confirmation on a terminal; any answer but yes means no", async (context) => {
     if (whyNoTerminal !== null) context.skip(whyNoTerminal);
     await using fixture = await RecoveryFixture.open();
     const [runId = ""] = await fixture.leaveOrphans([TWO_PROCESSES]);
@@ -151,7 +151,7 @@ describe.concurrent("runs cleanup", () => {
     expect(code).toBe(0);
   });
 
-  test("without a terminal needs --yes, without a scope does nothing, and says of no run that there is none", async () => {
+  test("without a terminal needs --yes; is refused without a scope, or for an unknown run", async () => {
     await using fixture = await RecoveryFixture.open();
     const nothing = await fixture.holdfast("runs", "cleanup", "--run", "zzzz", "--yes");
     expect(nothing).toMatchObject({ code: 1, stderr: "holdfast: no run zzzz\n" });
@@ -172,7 +172,7 @@ describe.concurrent("runs cleanup", () => {
     await fixture.holdfast("runs", "cancel", runId, "--kill");
   });
 
-  test("shows names as text, whatever is in them", async () => {
+  test("prints names without control characters", async () => {
     await using fixture = await RecoveryFixture.open();
     const evil = "\u001b[2Jred\u001b]0;title\u0007\nnext";
     const [runId = ""] = await fixture.leaveOrphans([

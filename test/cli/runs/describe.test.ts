@@ -7,13 +7,23 @@ import { REAPED_USAGE, type RunRecord } from "../../../src/model/run.js";
 import type { RunProcesses } from "../../../src/supervisor/inspect/live-processes.js";
 import { sampleRunExit, sampleRunRecord } from "../../support/store/run-samples.js";
 
-const nobody: RunProcesses = { anchor: null, root: null, processes: [], claims: [], unknown: "it has ended" };
+const noProcesses: RunProcesses = {
+  anchor: null,
+  root: null,
+  processes: [],
+  claims: [],
+  unknown: "it has ended",
+};
 
 function seen(facts: Partial<RunProcesses>): RunProcesses {
-  return { ...nobody, unknown: null, processes: facts.anchor?.descendants ?? [], ...facts };
+  return { ...noProcesses, unknown: null, processes: facts.anchor?.descendants ?? [], ...facts };
 }
 
-function shown(record: RunRecord, look: RunProcesses = nobody, events: readonly RunEvent[] = []): string {
+function shown(
+  record: RunRecord,
+  look: RunProcesses = noProcesses,
+  events: readonly RunEvent[] = [],
+): string {
   return describeRun(record, look, events, 62_000, picocolors.createColors(false)).join("\n");
 }
 
@@ -44,7 +54,7 @@ function evidence(pid: number, facts: Partial<ProcessEvidence> = {}): ProcessEvi
 
 const running = sampleRunRecord({ state: "running", exit: null, endedAt: null, emptiness: null });
 
-describe("a run that lives", () => {
+describe("a live run", () => {
   const child = (pid: number, parentPid: number, sessionId: number, command: string, state = "S") => ({
     identity: { pid, startTime: 1, uniqueId: null },
     parentPid,
@@ -56,7 +66,7 @@ describe("a run that lives", () => {
     ports: [],
   });
 
-  test("is shown with its whole tree, orphans and detached ones included", () => {
+  test("is shown with its process tree, orphans and detached processes included", () => {
     const anchor = evidence(100, {
       descendants: [
         child(101, 100, 101, "npm"),
@@ -76,7 +86,7 @@ describe("a run that lives", () => {
     );
   });
 
-  test("is shown with the evidence, and what the system says of it now", () => {
+  test("is shown with recorded identities and their current state", () => {
     const text = shown(running, seen({ anchor: evidence(100, { alive: false }), root: evidence(101) }));
     expect(text).toContain("root          pid 101, start 6: alive, verified");
     expect(text).toContain("anchor        pid 100, start 5, unique 1: gone");
@@ -84,7 +94,7 @@ describe("a run that lives", () => {
     expect(text).toContain("note          no cgroup");
   });
 
-  test("is not taken for a stranger that has its number", () => {
+  test("is not confused with another process that has its pid", () => {
     const root = evidence(101, { matches: false, command: "innocent" });
     const text = shown(running, seen({ root }));
     expect(text).toContain("another process has its pid now");
@@ -92,11 +102,11 @@ describe("a run that lives", () => {
     expect(text).not.toContain("innocent");
   });
 
-  test("says why its processes could not be looked at", () => {
+  test("shows why its processes could not be inspected", () => {
     expect(shown(running, seen({ unknown: "no\nbinary" }))).toContain("not inspected: no␊binary");
   });
 
-  test("survives evidence that leads round in a circle", () => {
+  test("is shown although the parents form a cycle", () => {
     const anchor = evidence(100, {
       descendants: [child(101, 102, 1, "a"), child(102, 101, 1, "b"), child(100, 100, 1, "c")],
     });
@@ -104,7 +114,7 @@ describe("a run that lives", () => {
   });
 });
 
-describe("a run that has ended", () => {
+describe("an ended run", () => {
   test("is shown with reason, actor, status and leftovers", () => {
     const text = shown(
       sampleRunRecord({
@@ -124,7 +134,7 @@ describe("a run that has ended", () => {
     expect(text).not.toContain("\nprocesses");
   });
 
-  test("is shown with its events, of the output ones only the last", () => {
+  test("is shown with its events, and only the last output heartbeat", () => {
     const facts = { runId: "run_1", at: 0, rootPid: 101, descendants: 0 };
     const events: RunEvent[] = [
       { ...facts, seq: 1, type: "spawn", data: { tier: "cgroup", command: "x" } },
@@ -146,7 +156,7 @@ describe("a run that has ended", () => {
         data: { reason: "exit", actor: "", code: 0, signal: null, emptiness: "proven" },
       },
     ];
-    const text = shown(sampleRunRecord(), nobody, events);
+    const text = shown(sampleRunRecord(), noProcesses, events);
     expect(text).toContain("spawn      pid 101, cgroup");
     expect(text).not.toContain("1 bytes stdout");
     expect(text).toContain("output     2 KiB stdout, 0 bytes stderr so far");
@@ -157,7 +167,7 @@ describe("a run that has ended", () => {
     expect(text).toContain("exit       exit, 0, emptiness proven");
   });
 
-  test("cannot inject into the terminal through anything it recorded", () => {
+  test("is shown without control characters", () => {
     const text = shown(
       sampleRunRecord({
         command: "a\x1b[31m",

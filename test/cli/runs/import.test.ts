@@ -6,7 +6,7 @@ import { describe, expect, test } from "vitest";
 import { isAlive, readProcess, type LiveProcess } from "../../support/live-processes.js";
 import { RecoveryFixture } from "../../support/cli/recovery-fixture.js";
 
-/** Another tool's wrapper: it starts a child and waits. */
+/** The wrapper of another tool: it starts a child and waits. */
 const WRAPPER = "sleep 7041 &\necho up\nread line\n";
 
 class OtherTool implements AsyncDisposable {
@@ -17,7 +17,7 @@ class OtherTool implements AsyncDisposable {
     this.root = join(home, "other tool");
   }
 
-  /** One of its processes, which is there and has started its child. */
+  /** Starts a wrapper; resolves when the wrapper has started its child. */
   async start(...args: readonly string[]): Promise<LiveProcess> {
     await mkdir(this.root, { recursive: true });
     const script = join(this.root, "wrap.sh");
@@ -26,7 +26,7 @@ class OtherTool implements AsyncDisposable {
     this.#children.push(child);
     await once(child.stdout, "data");
     const living = readProcess(child.pid ?? 0);
-    if (living === null) throw new Error("it is not there");
+    if (living === null) throw new Error("the process does not exist");
     return living;
   }
 
@@ -55,11 +55,11 @@ async function fileOf(fixture: RecoveryFixture, content: unknown): Promise<strin
 }
 
 describe.concurrent("runs import", () => {
-  test("of a process that matches in all: cleanup ends it, and nobody who only looks like it", async () => {
+  test("of a matching process: cleanup ends it, and no process with the same command", async () => {
     await using fixture = await RecoveryFixture.open();
     await using tool = new OtherTool(fixture.home);
     const [wanted, lookalike] = [await tool.start("a b"), await tool.start("a b")];
-    // Quoted as it was stored; the live one is not.
+    // Quoted as the other tool stored it.
     const command = `"/bin/sh" '${tool.root}/wrap.sh' "a b"`;
     const wrapperRoot = tool.root;
     const file = await fileOf(fixture, [
@@ -88,7 +88,7 @@ describe.concurrent("runs import", () => {
     expect(exit?.detail).not.toContain("anchor");
   });
 
-  test("is ended by the next gateway when all matches, and left alone when one thing does not", async () => {
+  test("of a matching process: the next gateway ends it; others are left alone", async () => {
     await using fixture = await RecoveryFixture.open();
     await using tool = new OtherTool(fixture.home);
     const there = [
@@ -135,23 +135,27 @@ describe.concurrent("runs import", () => {
   test.each<[string, unknown, string]>([
     ["no JSON", "{ pid: 1 }", "cannot be read as JSON"],
     ["an empty file", "", "cannot be read as JSON"],
-    ["half a line", '{"pid":5,"command":"x","wrapperRoot":"/a"}\n{"pid":', "cannot be read as JSON"],
-    [
-      "the first process of all",
-      [{ pid: 1, command: "x", wrapperRoot: "/a" }],
-      "entry 1 cannot be used (pid: ",
-    ],
+    ["a truncated line", '{"pid":5,"command":"x","wrapperRoot":"/a"}\n{"pid":', "cannot be read as JSON"],
+    ["process 1", [{ pid: 1, command: "x", wrapperRoot: "/a" }], "entry 1 cannot be used (pid: "],
     ["no command", [{ pid: 5, command: "", wrapperRoot: "/a" }], "entry 1 cannot be used (command: "],
-    ["a relative place", [{ pid: 5, command: "x", wrapperRoot: "a" }], "(needs an absolute wrapperRoot)"],
     [
-      "no place",
+      "a relative wrapperRoot",
+      [{ pid: 5, command: "x", wrapperRoot: "a" }],
+      "(needs an absolute wrapperRoot)",
+    ],
+    [
+      "no wrapperRoot",
       [
         { pid: 5, command: "x", wrapperRoot: "/a" },
         { pid: 6, command: "x" },
       ],
       "entry 2 cannot be used",
     ],
-    ["a number for a text", [{ pid: 5, command: "x", wrapperRoot: "/a", labels: { a: 1 } }], "labels.a: "],
+    [
+      "a label that is a number",
+      [{ pid: 5, command: "x", wrapperRoot: "/a", labels: { a: 1 } }],
+      "labels.a: ",
+    ],
   ])("refuses %s, and imports nothing", async (_, content, why) => {
     await using fixture = await RecoveryFixture.open();
     const { code, stdout, stderr } = await fixture.holdfast("runs", "import", await fileOf(fixture, content));

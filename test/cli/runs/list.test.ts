@@ -11,7 +11,7 @@ import { sampleRunExit, sampleRunRecord } from "../../support/store/run-samples.
 const plain = picocolors.createColors(false);
 
 describe("the list of runs", () => {
-  test("tells run, status, times, pid and command", () => {
+  test("shows run, status, times, pid and command", () => {
     const records = [
       sampleRunRecord({ state: "running", exit: null, endedAt: null, emptiness: null }),
       sampleRunRecord({ runId: "run_b", exit: { ...sampleRunExit, code: 3 } }),
@@ -32,7 +32,7 @@ describe("the list of runs", () => {
     ]);
   });
 
-  test("says of an open run that nobody looks after it, or that it cannot be reached from here", () => {
+  test("marks open runs that have no owner, or cannot be reached from here", () => {
     const here = { hostId: "h", bootId: "b", pidNamespace: "n", timeNamespace: null };
     const open = { ...here, state: "running", exit: null, leaseExpiresAt: 10 } as const;
     const careAt = (now: number, change: Partial<RunRecord> = {}, shared = false): string | null => {
@@ -48,13 +48,13 @@ describe("the list of runs", () => {
     const unowned = { kind: "unowned", silentMs: 1 } as const;
     const [, line] = runTable([sampleRunRecord({ ...open })], 62_000, null, plain, () => unowned);
     expect(line).toContain("  running, unowned  ");
-    // Where all leases are on one clock, another host's run is out of reach only when its host falls silent.
+    // With a shared clock, a run of another host is unreachable only when its lease has expired.
     const elsewhere = { hostId: "x", bootId: "x" };
     expect(careAt(9, elsewhere, true)).toBeNull();
     expect(careAt(30_010, elsewhere, true)).toBe("unreachable, last heard of 1m ago");
   });
 
-  test("tells the host of each run when there are several", () => {
+  test("shows the host of each run if there are several", () => {
     const host = { platform: "linux", firstSeenAt: 0, lastSeenAt: 0 };
     const known = [
       { ...host, hostId: "aaaaaaaaaa", name: "alpha" },
@@ -80,7 +80,7 @@ describe("the list of runs", () => {
     expect(hosts.resolve("alpha")).toEqual(["aaaaaaaaaa"]);
     expect(hosts.resolve("\x1b[31mtwin")).toEqual(["bbbbbbbbbb", "cccccccccc"]);
     expect(hosts.resolve("ddd")).toEqual(["dddddddddd"]);
-    // As it is shown, too: what a terminal is not given cannot be typed.
+    // A displayed name is accepted, too.
     expect(hosts.resolve("twin")).toEqual(["bbbbbbbbbb", "cccccccccc"]);
     expect(hosts.resolve("twin (cccccccc)")).toEqual(["cccccccccc"]);
     const alike = new KnownHosts([...known, { ...host, hostId: "ffffffffff", name: "al\x1b[31mpha" }]);

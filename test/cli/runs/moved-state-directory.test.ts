@@ -18,7 +18,7 @@ interface Listed {
   readonly outcome?: string;
 }
 
-/** A service whose gateway is dead, and whose state directory has been removed. */
+/** Starts a service, kills its supervisor, and removes its state directory. */
 async function removed(
   sharedHome: SharedHome,
 ): Promise<{ runId: string; members: readonly LiveProcess[]; marked: ChildProcess }> {
@@ -31,8 +31,8 @@ async function removed(
       graceMs: 200,
     },
   );
-  await waitFor("all three are there", () => sharedHome.tokenProcesses.ofRuns().length === 3);
-  // It has the run's markers and no other connection with it.
+  await waitFor("all three processes have started", () => sharedHome.tokenProcesses.ofRuns().length === 3);
+  // A process with the markers of the run that does not belong to it.
   const marked = spawn("sleep", ["3600"], {
     stdio: "ignore",
     env: { ...process.env, HOLDFAST_RUN_ID: runId, HOLDFAST_GATEWAY_INSTANCE_ID: FIRST_INSTANCE },
@@ -42,6 +42,16 @@ async function removed(
   const members = sharedHome.tokenProcesses.ofRuns();
   rmSync(sharedHome.home, { recursive: true });
   return { runId, members, marked };
+}
+
+/** Starts a service with one process. */
+async function startService(sharedHome: SharedHome) {
+  const supervisorProcess = await sharedHome.supervisorProcess(FIRST_INSTANCE);
+  const options = { kind: "service", graceMs: 200 } as const;
+  const { runId } = await supervisorProcess.spawn(sharedHome.script("echo up; read line"), options);
+  const members = sharedHome.tokenProcesses.ofRuns();
+  expect(members).not.toEqual([]);
+  return { supervisorProcess, runId, members };
 }
 
 async function holdfast(
@@ -76,7 +86,7 @@ async function listed(
   return (JSON.parse(stdout) as { runs: readonly Listed[] }).runs.find((each) => each.runId === runId);
 }
 
-/** An anchor program that runs `before` and then does what it is asked to; `$real` is the real one. */
+/** An anchor program that runs `before` and then the real one, `$real`. */
 function anchorThat(sharedHome: SharedHome, before: string): Readonly<Record<string, string>> {
   const path = join(sharedHome.sandbox.directory, "anchor-wrapper");
   writeFileSync(path, `#!/bin/sh\nreal='${findAnchorBinary()}'\n${before}\nexec "$real" "$@"\n`, {
@@ -85,7 +95,7 @@ function anchorThat(sharedHome: SharedHome, before: string): Readonly<Record<str
   return { HOLDFAST_ANCHOR: path };
 }
 
-/** Of one run: other tests of this namespace have runs without state, too. */
+/** For one run: other tests of this namespace also have runs without state. */
 const cleanup = (runId: string): readonly string[] => {
   return ["runs", "cleanup", "--without-state", "--run", runId, "--yes", "--json"];
 };
@@ -95,13 +105,7 @@ describe("a service whose state directory was renamed", () => {
     test(`has a state directory: tier ${tier.name}`, async ({ skip }) => {
       if (tier.whyNot !== null) skip(tier.whyNot);
       await using sharedHome = await SharedHome.open(tier);
-      const supervisorProcess = await sharedHome.supervisorProcess(FIRST_INSTANCE);
-      const { runId } = await supervisorProcess.spawn(sharedHome.script("echo up; read line"), {
-        kind: "service",
-        graceMs: 200,
-      });
-      const members = sharedHome.tokenProcesses.ofRuns();
-      expect(members).not.toEqual([]);
+      const { supervisorProcess, runId, members } = await startService(sharedHome);
       const moved = { HOLDFAST_HOME: `${sharedHome.home}2` };
       const unrelated = { HOLDFAST_HOME: mkdtempSync(join(sharedHome.sandbox.directory, "other-")) };
       renameSync(sharedHome.home, moved.HOLDFAST_HOME);
@@ -117,27 +121,11 @@ describe("a service whose state directory was renamed", () => {
       renameSync(moved.HOLDFAST_HOME, sharedHome.home);
       expect(await holdfast(sharedHome, "runs", "cancel", runId)).toMatchObject({ code: 0 });
     });
-
-  test("is left alone when only its supervisor's lock shows the new path", async () => {
-    await using sharedHome = await SharedHome.open(tiers.none);
-    const supervisorProcess = await sharedHome.supervisorProcess(FIRST_INSTANCE);
-    const { runId } = await supervisorProcess.spawn(sharedHome.script("echo up; read line"), {
-      kind: "service",
-      graceMs: 200,
-    });
-    const members = sharedHome.tokenProcesses.ofRuns();
-    renameSync(sharedHome.home, `${sharedHome.home}2`);
-    rmSync(join(`${sharedHome.home}2`, "instances", FIRST_INSTANCE, "runs"), { recursive: true });
-    expect((await listed(sharedHome, runId, "--yes"))?.whyNot).toMatch(/supervisor, process \d+, lives/);
-    expect(members.every(isAlive)).toBe(true);
-    await supervisorProcess.kill();
-    expect(await listed(sharedHome, runId, "--yes")).toMatchObject({ outcome: "gone" });
-  });
 });
 
 describe("a service whose state directory was removed", () => {
   for (const tier of [tiers.none, tiers.cgroup] as readonly SandboxTier[])
-    test(`is shown by ps, who and doctor, and ended only when asked: tier ${tier.name}`, async ({ skip }) => {
+    test(`is shown by ps, who and doctor, and ended only on request: tier ${tier.name}`, async ({ skip }) => {
       if (tier.whyNot !== null) skip(tier.whyNot);
       await using sharedHome = await SharedHome.open(tier);
       const { runId, members, marked } = await removed(sharedHome);
@@ -168,7 +156,7 @@ describe("a service whose state directory was removed", () => {
       expect(await listed(sharedHome, runId, "--dry-run")).toBeUndefined();
     });
 
-  test("is left alone when only another run is to be ended", async () => {
+  test("is left alone when another run is cleaned up", async () => {
     await using sharedHome = await SharedHome.open(tiers.none);
     const { runId, members } = await removed(sharedHome);
     const { code, stdout } = await holdfast(sharedHome, ...cleanup("run_another"));
@@ -177,24 +165,26 @@ describe("a service whose state directory was removed", () => {
     expect(await listed(sharedHome, runId, "--yes")).toMatchObject({ outcome: "gone" });
   });
 
-  test("is left alone while its supervisor lives", async () => {
+  test.each<[string, (home: string) => void]>([
+    ["", (home) => rmSync(home, { recursive: true })],
+    [
+      " and only its lock shows the new path",
+      (home) => {
+        renameSync(home, `${home}2`);
+        rmSync(join(`${home}2`, "instances", FIRST_INSTANCE, "runs"), { recursive: true });
+      },
+    ],
+  ])("is left alone while its supervisor is alive%s", async (_, removeHome) => {
     await using sharedHome = await SharedHome.open(tiers.none);
-    const supervisorProcess = await sharedHome.supervisorProcess(FIRST_INSTANCE);
-    const { runId } = await supervisorProcess.spawn(sharedHome.script("echo up; read line"), {
-      kind: "service",
-      graceMs: 200,
-    });
-    const members = sharedHome.tokenProcesses.ofRuns();
-    rmSync(sharedHome.home, { recursive: true });
-    expect((await listed(sharedHome, runId, "--yes"))?.whyNot).toMatch(/supervisor, process \d+, lives/);
+    const { supervisorProcess, runId, members } = await startService(sharedHome);
+    removeHome(sharedHome.home);
+    expect((await listed(sharedHome, runId, "--yes"))?.whyNot).toMatch(/supervisor, process \d+, is alive/);
     expect(members.every(isAlive)).toBe(true);
     await supervisorProcess.kill();
     expect(await listed(sharedHome, runId, "--yes")).toMatchObject({ outcome: "gone" });
   });
 
-  test("without anchor and launcher is ended by its cgroup and the markers of its processes", async ({
-    skip,
-  }) => {
+  test("without anchor and launcher is found by its cgroup and its markers, and ended", async ({ skip }) => {
     if (tiers.cgroup.whyNot !== null) skip(tiers.cgroup.whyNot);
     await using sharedHome = await SharedHome.open(tiers.cgroup);
     const { runId, members, marked } = await removed(sharedHome);
@@ -205,7 +195,7 @@ describe("a service whose state directory was removed", () => {
     expect(marked.exitCode).toBeNull();
   }, 60_000);
 
-  test("without anchor, launcher and cgroup is only a claim, and never ended", async () => {
+  test("without anchor, launcher and cgroup is only a claim, and not ended", async () => {
     await using sharedHome = await SharedHome.open(tiers.none);
     const { runId, members } = await removed(sharedHome);
     await sharedHome.stopAnchors(FIRST_INSTANCE);
@@ -215,7 +205,7 @@ describe("a service whose state directory was removed", () => {
     expect(findByCommandLine(sharedHome.home)).toEqual([]);
   });
 
-  test("is left alone when its directory comes back while the operator decides", async () => {
+  test("is left alone when its directory is restored during the confirmation", async () => {
     await using sharedHome = await SharedHome.open(tiers.none);
     const { runId, members } = await removed(sharedHome);
     const directory = join(sharedHome.home, "instances", FIRST_INSTANCE);
@@ -230,7 +220,7 @@ describe("a service whose state directory was removed", () => {
     });
     expect(code).toBe(3);
     expect(members.every(isAlive)).toBe(true);
-    // Its anchor may be making its run directory anew.
+    // The anchor may create its run directory again.
     await waitFor("the run is listed again", async () => {
       rmSync(sharedHome.home, { recursive: true, force: true });
       return (await listed(sharedHome, runId, "--dry-run")) !== undefined;
@@ -238,7 +228,7 @@ describe("a service whose state directory was removed", () => {
     expect(await listed(sharedHome, runId, "--yes")).toMatchObject({ outcome: "gone" });
   });
 
-  test("is called gone when it ends while the operator decides", async () => {
+  test("is reported as gone when it ends during the confirmation", async () => {
     await using sharedHome = await SharedHome.open(tiers.none);
     const { runId, members } = await removed(sharedHome);
     const machinery = [...sharedHome.anchors(FIRST_INSTANCE), ...sharedHome.launchers(FIRST_INSTANCE)];
@@ -253,7 +243,7 @@ describe("a service whose state directory was removed", () => {
     expect(code).toBe(0);
   });
 
-  test("is not called gone when its emptiness is not proven", async () => {
+  test("is not reported as gone when its emptiness is not proven", async () => {
     await using sharedHome = await SharedHome.open(tiers.none);
     const { runId } = await removed(sharedHome);
     const env = anchorThat(

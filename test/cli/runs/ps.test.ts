@@ -10,7 +10,7 @@ beforeEach(async () => {
 });
 afterEach(() => cliFixture[Symbol.asyncDispose]());
 
-test("shows a run with the processes that live in it, detached ones included, and changes nothing", async () => {
+test("shows a run with its live processes, detached ones included", async () => {
   const { child, finished } = cliFixture.start(
     "run",
     "--label",
@@ -40,7 +40,7 @@ test("shows a run with the processes that live in it, detached ones included, an
   await finished;
 });
 
-test("without anything running says so, and creates nothing", async () => {
+test("reports that no run is open", async () => {
   const { code, stdout, stderr } = await cliFixture.holdfast("ps");
   expect({ code, stdout, stderr }).toEqual({
     code: 0,
@@ -91,10 +91,10 @@ test("a process cannot forge a line", () => {
   expect(lines.join("")).not.toMatch(/[\x00-\x1f]/);
 });
 
-test("what cannot be seen from here is not said to be nothing", () => {
+test("processes that cannot be inspected from here are shown as -", () => {
   const record = sampleRunRecord({ state: "running", exit: null, endedAt: null, emptiness: null });
-  const nobody = { processes: [], claims: [], unknown: null };
-  const nothing = { care: null, silentMs: null, health: null, ports: [], ...nobody };
+  const noProcesses = { processes: [], claims: [], unknown: null };
+  const nothing = { care: null, silentMs: null, health: null, ports: [], ...noProcesses };
   const [, here, there] = psTable(
     [
       { ...record, hostName: "here", elsewhere: false, ...nothing },

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { RunRecord } from "../../../src/model/run.js";
 import { waitForText, CliFixture, type CliProcess } from "../../support/cli/cli-fixture.js";
 
-/** One state directory with a run that has ended well, one that left something, and one that lives. */
+/** A state directory with an ended run, one that left a process, and an open one. */
 let cliFixture: CliFixture;
 let live: CliProcess;
 
@@ -26,7 +26,7 @@ async function records(...args: readonly string[]): Promise<RunRecord[]> {
 }
 
 describe("runs list", () => {
-  test("shows what lives; --all shows what has ended too, newest first", async () => {
+  test("lists open runs; --all also ended ones, newest first", async () => {
     expect((await records()).map(({ state }) => state)).toEqual(["running"]);
     expect((await records("--all")).map(({ state }) => state)).toEqual(["running", "exited", "exited"]);
     expect((await records("--all")).map(({ labels }) => labels["who"])).toEqual([
@@ -36,7 +36,7 @@ describe("runs list", () => {
     ]);
   });
 
-  test("filters by state and label, and stops at a limit", async () => {
+  test("filters by state, label and limit", async () => {
     expect((await records("--state", "exited")).map(({ exit }) => exit?.reason)).toEqual([
       "ownership-escape",
       "exit",
@@ -46,7 +46,7 @@ describe("runs list", () => {
     expect(await records("--label", "who=nobody")).toEqual([]);
   });
 
-  test("is a table for people", async () => {
+  test("prints a table", async () => {
     const { stdout, stderr } = await cliFixture.holdfast("runs", "list", "--all", "--limit", "2");
     const lines = stdout.trimEnd().split("\n");
     expect(lines[0]).toMatch(/^RUN +STATUS +CREATED +TIME +PID +COMMAND$/);
@@ -55,14 +55,7 @@ describe("runs list", () => {
     expect(stderr).toContain("there are more");
   });
 
-  test.each([["--limit", "0"], ["--limit", "x"], ["--state", "dead"], ["--nonsense"]])(
-    "refuses %s %s",
-    async (...args) => {
-      expect(await cliFixture.holdfast("runs", "list", ...args)).toMatchObject({ code: 2, stdout: "" });
-    },
-  );
-
-  test("does not mind a reader that leaves", async () => {
+  test("exits with 0 if its reader leaves", async () => {
     const { stdout, stderr } = await cliFixture.shell(
       "holdfast runs list --all | head -1; echo ${PIPESTATUS[0]}",
     );
@@ -72,7 +65,7 @@ describe("runs list", () => {
 });
 
 describe("runs show", () => {
-  test("shows a live run with its tree, detached processes included, and verified evidence", async () => {
+  test("shows a live run with its process tree and verified identities", async () => {
     const [record] = await records();
     const { stdout, code } = await cliFixture.holdfast("runs", "show", record?.runId ?? "");
     expect(code).toBe(0);
@@ -83,7 +76,7 @@ describe("runs show", () => {
     expect(stdout).toMatch(/\d\d:\d\d:\d\d {2}spawn /);
   });
 
-  test("takes a beginning of the id, with or without run_", async () => {
+  test("accepts the beginning of an id, with or without run_", async () => {
     const [record] = await records();
     const id = record?.runId ?? "";
     for (const beginning of [id.slice(0, 10), id.slice(4, 10)]) {
@@ -92,7 +85,7 @@ describe("runs show", () => {
     }
   });
 
-  test("names the candidates when a beginning fits several", async () => {
+  test("names the runs of an ambiguous beginning", async () => {
     const result = await cliFixture.holdfast("runs", "show", "run_");
     expect(result.code).toBe(2);
     expect(result.stderr).toMatch(
@@ -100,14 +93,7 @@ describe("runs show", () => {
     );
   });
 
-  test("says so when there is none", async () => {
-    expect(await cliFixture.holdfast("runs", "show", "zzzz")).toMatchObject({
-      code: 1,
-      stderr: "holdfast: no run zzzz\n",
-    });
-  });
-
-  test("shows an ended run with its leftovers and events", async () => {
+  test("shows an ended run with its residue and events", async () => {
     const [record] = await records("--all", "--label", "who=second");
     const { stdout } = await cliFixture.holdfast("runs", "show", record?.runId ?? "");
     expect(stdout).toMatch(/reason +ownership-escape/);
@@ -120,20 +106,13 @@ describe("runs show", () => {
   });
 });
 
-describe("looking", () => {
-  test("creates nothing where nothing has been recorded", async () => {
+describe("without a state directory", () => {
+  test("runs list and runs show create nothing", async () => {
     await using empty = await CliFixture.open();
     const list = await empty.shell(
       `export HOLDFAST_HOME="${empty.home}/none"; holdfast runs list --json; holdfast runs list; holdfast runs show x; ls -A "${empty.home}"`,
     );
     expect(list.stdout).toBe("[]\n");
     expect(list.stderr).toBe("holdfast: no run is open; --all lists ended runs\nholdfast: no run x\n");
-  });
-
-  test("changes nothing where something has", async () => {
-    const state = `cd "${cliFixture.home}" && find . -name '*.sqlite*' -prune -o -print | sort && sha256sum store.sqlite`;
-    const before = await cliFixture.shell(state);
-    await cliFixture.shell("holdfast runs list --all; holdfast runs show run_");
-    expect(await cliFixture.shell(state)).toEqual(before);
   });
 });

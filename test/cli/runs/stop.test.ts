@@ -2,13 +2,17 @@ import { copyFile, rm, truncate, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { DatabaseSync } from "@photostructure/sqlite";
 import { describe, expect, test } from "vitest";
+import { type LocalState, resolveRun } from "../../../src/cli/client/resolve-run.js";
+import { stopFoundRun } from "../../../src/cli/stop/stop-coordinator.js";
 import { mountSmallDisk, whyNoMounts } from "../../support/small-disk.js";
 import { RecoveryFixture, TWO_PROCESSES } from "../../support/cli/recovery-fixture.js";
 import { readProcess } from "../../support/live-processes.js";
+import { FakeAnchor } from "../../support/supervisor/fake-anchor.js";
+import { FakeHost } from "../../support/supervisor/fake-host.js";
 
 const ACTOR = /^cli:/;
 
-/** Stopped by key: everything is gone, whatever the store is like. */
+/** Stops a run and expects that no process is left. Returns stderr. */
 async function stops(fixture: RecoveryFixture, runId: string): Promise<string> {
   const { code, stdout, stderr } = await fixture.holdfast("runs", "cancel", runId, "--json");
   expect(JSON.parse(stdout)).toMatchObject({ runId, outcome: "gone" });
@@ -17,7 +21,7 @@ async function stops(fixture: RecoveryFixture, runId: string): Promise<string> {
   return stderr;
 }
 
-/** The next gateway finds how it ended and writes it down, once. */
+/** Expects that the next gateway writes the terminal record once. */
 async function isRecorded(fixture: RecoveryFixture, runId: string): Promise<void> {
   fixture.expireLeases();
   const gateway = await fixture.gateway();
@@ -30,7 +34,7 @@ async function isRecorded(fixture: RecoveryFixture, runId: string): Promise<void
 }
 
 describe.concurrent("runs cancel", () => {
-  test("stops a run with all it started, without a gateway; the next one writes its end down", async () => {
+  test("stops a run without a gateway; the next gateway writes its record", async () => {
     await using fixture = await RecoveryFixture.open();
     const [runId = ""] = await fixture.leaveRuns([TWO_PROCESSES]);
     expect(await fixture.membersOf(runId)).toHaveLength(3);
@@ -41,7 +45,7 @@ describe.concurrent("runs cancel", () => {
     await isRecorded(fixture, runId);
   });
 
-  test("under a gateway needs no word about the record: the gateway writes it at once", async () => {
+  test("through a gateway prints no remark: the gateway writes the record at once", async () => {
     await using fixture = await RecoveryFixture.open();
     const [runId = ""] = await fixture.leaveOrphans([TWO_PROCESSES]);
     const gateway = await fixture.gateway();
@@ -51,7 +55,7 @@ describe.concurrent("runs cancel", () => {
     await gateway.kill("SIGTERM");
   });
 
-  test("answers the second who asks as the first, and the first one's name stays", async () => {
+  test("stops a run once for two concurrent requests", async () => {
     await using fixture = await RecoveryFixture.open();
     const [runId = ""] = await fixture.leaveRuns([TWO_PROCESSES]);
     const both = await Promise.all([1, 2].map(() => fixture.holdfast("runs", "cancel", runId)));
@@ -63,7 +67,7 @@ describe.concurrent("runs cancel", () => {
     await isRecorded(fixture, runId);
   });
 
-  test("with --kill or a shorter grace does not wait for who does not listen", async () => {
+  test("with --kill or a shorter grace period does not wait for a process that ignores TERM", async () => {
     await using fixture = await RecoveryFixture.open();
     const deaf = "trap '' TERM; echo up; while :; do sleep 0.05; done";
     const [one = "", other = ""] = await fixture.leaveRuns(
@@ -75,7 +79,7 @@ describe.concurrent("runs cancel", () => {
     expect([await fixture.membersOf(one), await fixture.membersOf(other)]).toEqual([[], []]);
   });
 
-  test("takes a beginning of the id; of several it names them, of none it says so", async () => {
+  test("accepts the beginning of an id; refuses an ambiguous or unknown one", async () => {
     await using fixture = await RecoveryFixture.open();
     const [one = "", other = ""] = await fixture.leaveRuns(["echo up; sleep 7003"], ["echo up; sleep 7003"]);
     const several = await fixture.holdfast("runs", "cancel", "run_");
@@ -112,7 +116,7 @@ describe.concurrent("runs cancel", () => {
   });
 });
 
-describe.concurrent("runs cancel, whatever the store is like", () => {
+describe.concurrent("runs cancel with a store", () => {
   type Spoilt = readonly [
     what: string,
     spoil: (fixture: RecoveryFixture) => Promise<void>,
@@ -125,9 +129,9 @@ describe.concurrent("runs cancel, whatever the store is like", () => {
     await copyFile(backup(fixture), fixture.store);
   };
   test.each<Spoilt>([
-    ["cut off", (fixture) => truncate(fixture.store, 5_000), "damaged", restore],
+    ["that is truncated", (fixture) => truncate(fixture.store, 5_000), "damaged", restore],
     [
-      "replaced by garbage",
+      "that is replaced by garbage",
       (fixture) => writeFile(fixture.store, "garbage".repeat(3_000)),
       "damaged",
       restore,
@@ -139,8 +143,8 @@ describe.concurrent("runs cancel, whatever the store is like", () => {
       "newer Holdfast",
       async (fixture) => fixture.sql("delete from holdfast_migrations where id = 9999"),
     ],
-    ["empty", (fixture) => writeFile(fixture.store, ""), "", restore],
-  ])("%s: the run stops, and its end is recorded when the store is mended", async (_, spoil, word, mend) => {
+    ["that is empty", (fixture) => writeFile(fixture.store, ""), "", restore],
+  ])("%s stops the run, and its end is recorded when the store is restored", async (_, spoil, word, mend) => {
     await using fixture = await RecoveryFixture.open();
     const [runId = ""] = await fixture.leaveRuns([TWO_PROCESSES]);
     fixture.sql("pragma wal_checkpoint(truncate)");
@@ -153,7 +157,7 @@ describe.concurrent("runs cancel, whatever the store is like", () => {
     await isRecorded(fixture, runId);
   });
 
-  test("locked for good: the run stops, and its gateway records it when the lock is gone", async () => {
+  test("that is locked for writing stops the run; its gateway records the end after the lock is released", async () => {
     await using fixture = await RecoveryFixture.open();
     const [runId = ""] = await fixture.leaveOrphans([TWO_PROCESSES]);
     const gateway = await fixture.gateway();
@@ -167,7 +171,7 @@ describe.concurrent("runs cancel, whatever the store is like", () => {
     await gateway.kill("SIGTERM");
   });
 
-  test("locked against reading, too: the run stops, and its end is recorded when the lock is gone", async () => {
+  test("that is locked for reading stops the run, and its end is recorded after the lock is released", async () => {
     await using fixture = await RecoveryFixture.open();
     const [runId = ""] = await fixture.leaveRuns([TWO_PROCESSES]);
     const holder = new DatabaseSync(fixture.store);
@@ -178,7 +182,7 @@ describe.concurrent("runs cancel, whatever the store is like", () => {
     await isRecorded(fixture, runId);
   });
 
-  test("on a full disk: the run stops, and its gateway records it when there is space", async (context) => {
+  test("on a full disk stops the run, and its gateway records the end when there is space", async (context) => {
     if (whyNoMounts !== null) context.skip(whyNoMounts);
     await using disk = mountSmallDisk("16m");
     await using fixture = await RecoveryFixture.open(disk.path);
@@ -190,5 +194,49 @@ describe.concurrent("runs cancel, whatever the store is like", () => {
     await rm(filler);
     expect(await fixture.waitForEnd(runId)).toMatchObject({ exit: { reason: "manual-cancel" } });
     await gateway.kill("SIGTERM");
+  });
+});
+
+function localStateOf(host: FakeHost): LocalState {
+  const directory = {
+    home: "/nowhere",
+    storePath: "/nowhere/store.sqlite",
+    instancesPath: "/nowhere/instances",
+  };
+  return {
+    host: host as unknown as LocalState["host"],
+    directory,
+    [Symbol.asyncDispose]: async () => undefined,
+  };
+}
+
+test("a run is found although another instance's directory cannot be read", async () => {
+  const host = new FakeHost();
+  host.locals = ["in_closed", "in_test"].map((instanceId) => ({ instanceId, alive: true, launched: true }));
+  Object.assign(host, {
+    listRunIds: async (instanceId: string) =>
+      instanceId === "in_test" ? ["run_wanted"] : Promise.reject(new Error("EACCES")),
+  });
+  expect(await resolveRun(localStateOf(host), "wanted")).toMatchObject({
+    runId: "run_wanted",
+    address: { instanceId: "in_test" },
+  });
+});
+
+test("a run that is abandoned during its stop is not reported as gone", async () => {
+  const host = new FakeHost();
+  const anchor = new FakeAnchor("run_stuck", 1, 100);
+  host.anchors.set("run_stuck", anchor);
+  const left = { pid: 101, startTime: 5, kind: "unkillable", command: "dd" } as const;
+  anchor.stop = () => anchor.exit({ reason: "lost", emptiness: "unproven", residue: [left] });
+  const run = {
+    runId: "run_stuck",
+    address: { instanceId: "in_test", runId: "run_stuck" },
+    record: null,
+    unread: null,
+  };
+  expect(await stopFoundRun(localStateOf(host), run, null)).toMatchObject({
+    outcome: "survivors",
+    survivors: [{ pid: 101 }],
   });
 });

@@ -12,7 +12,7 @@ interface Answer {
   readonly gateway: { readonly instanceId: string; readonly alive: boolean | null };
 }
 
-/** One run with a child, and a grandchild that has hidden itself as well as it can. */
+/** One run with a child, and a grandchild with its own session and no environment. */
 let fixture: RecoveryFixture;
 let runId: string;
 const hidden = `7021.${process.pid}`;
@@ -31,7 +31,7 @@ afterAll(async () => {
 });
 
 describe("who", () => {
-  test("knows the anchor and the first process by their recorded identity", async () => {
+  test("identifies the anchor and the leader by their recorded identity", async () => {
     const { anchor, root } = await fixture.record(runId);
     const of = (pid: number | undefined): Promise<Answer> => fixture.json<Answer>("who", String(pid));
     const [first, second] = await Promise.all([of(anchor?.pid), of(root?.pid)]);
@@ -48,7 +48,7 @@ describe("who", () => {
     expect(second.evidence[0]).toContain(`pid ${root?.pid}, start ${root?.startTime}`);
   });
 
-  test("knows a grandchild in a session of its own with an empty environment", async () => {
+  test("identifies a grandchild with its own session and an empty environment", async () => {
     const [grandchild] = findByCommandLine(hidden).filter(({ argv }) => argv[0] === "sleep");
     const answer = await fixture.json<Answer>("who", String(grandchild?.pid));
     expect(answer).toMatchObject({ role: "member", verified: true, runId });
@@ -59,7 +59,7 @@ describe("who", () => {
     expect(stdout).toMatch(/\n {2}gateway +in_\w+ \(gone\), epoch 1\n/);
   });
 
-  test("of a stranger with a copied marker says that it claims to be one, and no more", async () => {
+  test("reports a process with a copied marker as a claim", async () => {
     const { leaseId } = await fixture.record(runId);
     const stranger = spawn("sleep", ["7023"], {
       stdio: "ignore",
@@ -85,7 +85,7 @@ describe("who", () => {
     });
   });
 
-  test("says of everybody else that it is nobody of ours", async () => {
+  test("refuses processes that belong to no run", async () => {
     const asked = await Promise.all([1, process.pid].map((pid) => fixture.holdfast("who", String(pid))));
     for (const { code, stdout, stderr } of asked) {
       expect({ code, stdout }).toEqual({ code: 1, stdout: "" });

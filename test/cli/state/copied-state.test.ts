@@ -15,7 +15,7 @@ async function copied(env: NodeJS.ProcessEnv = {}) {
   const runId = await detached(fixture, env);
   const copy = new Copy(`${fixture.home}-copy`);
   expect(spawnSync("cp", ["-a", fixture.home, copy.home]).status).toBe(0);
-  // A process of the same user with the run's markers, which nobody may touch.
+  // A process with the markers of the run that does not belong to it.
   const marked = spawn("sleep", ["3600"], {
     stdio: "ignore",
     env: { ...process.env, HOLDFAST_RUN_ID: runId },
@@ -25,7 +25,7 @@ async function copied(env: NodeJS.ProcessEnv = {}) {
 }
 
 class Copy extends CliFixture {
-  /** Every file but the one that a look at the directory may not change either, with its content. */
+  /** Every file with its content. */
   content(): Record<string, string> {
     const names = readdirSync(this.home, { recursive: true, withFileTypes: true });
     return Object.fromEntries(
@@ -68,7 +68,7 @@ async function holdfast(
 const REFUSED = /^holdfast: the state directory \S+-copy is a copy of \S+.*holdfast state reset-identity/;
 
 describe("a copied state directory", () => {
-  test("says in every command that it is a copy, and touches, starts and changes nothing", async () => {
+  test("is refused by every command, and nothing is started or changed", async () => {
     const { field: fixture, runId, copy, marked } = await copied();
     await using _ = fixture;
     await using __ = copy;
@@ -113,7 +113,7 @@ describe("a copied state directory", () => {
     await fixture.holdfast("runs", "cancel", runId);
   });
 
-  test("becomes a state directory of its own with `state reset-identity`, and ends the original's runs only on record", async () => {
+  test("gets its own identity with `state reset-identity`; the runs of the original continue there", async () => {
     const { field: fixture, runId, copy, marked } = await copied();
     await using _ = fixture;
     await using __ = copy;
@@ -136,7 +136,6 @@ describe("a copied state directory", () => {
     );
     expect(await holdfast(copy, { HOLDFAST_IN_PROCESS: "" }, "run", "--", "true")).toMatchObject({ code: 0 });
     expect(await holdfast(copy, {}, "gateway", "stop")).toMatchObject({ code: 0 });
-    // A second time there is nothing to reset.
     expect(await holdfast(copy, {}, "state", "reset-identity", "--yes")).toMatchObject({ code: 1 });
 
     expect(await fixture.membersOf(runId)).toEqual(members);
@@ -146,7 +145,7 @@ describe("a copied state directory", () => {
   });
 
   test.skipIf(whyNoPostgres !== null)(
-    "on a shared database takes none of the original's runs, neither before nor after its identity is reset",
+    "on a shared database acquires no run of the original, before and after `state reset-identity`",
     async () => {
       const server = await startPostgresServer();
       onTestFinished(() => server[Symbol.asyncDispose]());
@@ -202,7 +201,7 @@ describe("not a copy", () => {
     }
   });
 
-  test("is a directory that was moved to another file system while nothing of it ran; it is said once", async () => {
+  test("is a directory that was moved to another file system without open runs; that is reported once", async () => {
     await using fixture = await RecoveryFixture.open();
     expect(await fixture.holdfast("run", "--", "true")).toMatchObject({ code: 0 });
     const { ino } = await stat(fixture.home);
@@ -218,14 +217,14 @@ describe("not a copy", () => {
     expect(await fixture.holdfast("runs", "list", "--all")).toMatchObject({ code: 0, stderr: "" });
   });
 
-  test("is a restored backup, once an operator has said that it takes the original's place", async () => {
+  test("is a restored backup after `state keep-identity`", async () => {
     await using fixture = await RecoveryFixture.open();
     const gateway = await fixture.gateway();
     const runId = await detached(fixture, {});
     await gateway.kill();
     const away = `${fixture.home}-away`;
     expect(spawnSync("cp", ["-a", fixture.home, `${fixture.home}-backup`]).status).toBe(0);
-    // As long as the original is where it was, the backup cannot take its place.
+    // The backup cannot replace an original that still exists.
     const backup = await holdfast(
       fixture,
       { HOLDFAST_HOME: `${fixture.home}-backup` },
@@ -240,7 +239,7 @@ describe("not a copy", () => {
     expect(await fixture.holdfast("state", "keep-identity", "--yes")).toMatchObject({ code: 0 });
     expect(existsSync(join(fixture.home, "gateway-id"))).toBe(true);
     const next = await fixture.gateway();
-    // Its anchor notices, within seconds, that its directory is another one now.
+    // The anchor notices within seconds that its directory was replaced.
     await waitFor(
       "the run is stopped",
       async () => (await fixture.holdfast("runs", "cancel", runId)).code === 0,

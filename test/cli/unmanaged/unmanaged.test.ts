@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { readlink, rm, writeFile } from "node:fs/promises";
+import { mkdir, readlink, rm, rmdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { isAlive, readProcess, type LiveProcess } from "../../support/live-processes.js";
@@ -8,7 +8,7 @@ import { RecoveryFixture } from "../../support/cli/recovery-fixture.js";
 import type { CliResult } from "../../support/cli/cli-fixture.js";
 import { waitFor } from "../../support/wait-for.js";
 
-/** Random: the machine may run the same test twice, and every process of it is looked at. */
+/** Random: every process of the machine is inspected, and the same test may run twice. */
 const tag = `T${process.pid}_${Math.random().toString(36).slice(2, 8).toUpperCase()}`;
 const MARKER = { orphaned: `ORPHANED_${tag}`, variable: `VARIABLE_${tag}`, file: `FILE_${tag}` };
 const OWNER = `OWNER_${tag}`;
@@ -54,6 +54,7 @@ owner = { pid-file = "${pidFile}" }
 grace-ms = 200
 `,
   );
+  // The set-up file restores the environment.
   process.env["HOLDFAST_CONFIG"] = config;
 });
 afterAll(async () => {
@@ -64,7 +65,7 @@ afterAll(async () => {
   await fixture[Symbol.asyncDispose]();
 });
 
-/** A process of some other tool's, in a session of its own. */
+/** Starts a process of another tool in its own process session. */
 async function start(env: NodeJS.ProcessEnv, ...argv: readonly string[]): Promise<LiveProcess> {
   const [command = "sleep", ...args] = argv.length === 0 ? ["sleep", "7031"] : argv;
   const path = { PATH: process.env["PATH"] };
@@ -74,26 +75,26 @@ async function start(env: NodeJS.ProcessEnv, ...argv: readonly string[]): Promis
   return known(child.pid);
 }
 
-/** The same, left behind by a parent that has ended. */
+/** Starts a process whose parent has ended. */
 async function abandoned(env: NodeJS.ProcessEnv): Promise<LiveProcess> {
   const parent = spawn("sh", ["-c", "setsid sleep 7032 >/dev/null & echo $!"], {
     stdio: ["ignore", "pipe", "ignore"],
     env: { PATH: process.env["PATH"], ...env },
   });
-  const [[said]] = (await Promise.all([once(parent.stdout, "data"), once(parent, "exit")])) as [
+  const [[pid]] = (await Promise.all([once(parent.stdout, "data"), once(parent, "exit")])) as [
     [Buffer],
     unknown,
   ];
-  return known(Number(said));
+  return known(Number(pid));
 }
 
 function known(pid: number | undefined): LiveProcess {
   const living = readProcess(pid ?? 0);
-  if (living === null) throw new Error("it is not there");
+  if (living === null) throw new Error("the process does not exist");
   return living;
 }
 
-/** Started before whoever has its owner's number now. */
+/** Starts a process whose owner's pid belongs to a younger process. */
 async function olderThanItsOwner(): Promise<LiveProcess> {
   const script = `echo up; read -r owner; exec env ${MARKER.variable}=v ${OWNER}="$owner" sleep 7036`;
   const child = spawn("sh", ["-c", script], { stdio: ["pipe", "pipe", "ignore"], detached: true });
@@ -101,7 +102,7 @@ async function olderThanItsOwner(): Promise<LiveProcess> {
   await once(child.stdout, "data");
   const older = known(child.pid);
   let young = older;
-  // Start times are told in hundredths of a second.
+  // Start times have a resolution of a hundredth of a second.
   while (young.startTime <= older.startTime) young = await start({}, "sleep", "7035");
   child.stdin.write(`${young.pid}\n`);
   await waitFor("it sleeps", () => readProcess(older.pid)?.argv[0] === "sleep");
@@ -125,12 +126,12 @@ function expectEnded(result: CliResult, ...pids: readonly number[]): void {
   expect(new Set(ended)).toEqual(new Set(pids));
 }
 
-describe("foreign", () => {
-  test("orphaned: lists whose parent is gone, and never a command line that only speaks of the marker", async (context) => {
+describe("unmanaged", () => {
+  test("orphaned: lists processes whose parent is gone, not those with the marker in their command line only", async (context) => {
     const orphan = await abandoned({ [MARKER.orphaned]: "o1" });
     if (orphan.parentPid !== 1) {
       await end(orphan);
-      context.skip("orphans are adopted by somebody else here than process 1");
+      context.skip("orphans are adopted by another process than process 1 here");
     }
     const held = await start({ [MARKER.orphaned]: "o2" });
     const empty = await abandoned({ [MARKER.orphaned]: "" });
@@ -146,7 +147,7 @@ describe("foreign", () => {
       [held.pid]: "alive",
       [empty.pid]: "unknown",
     });
-    // In a container process 1 may be the very tool: then its children only look like orphans.
+    // In a container, process 1 may be the tool itself.
     const contained = (await readlink("/proc/self/ns/pid")) !== "pid:[4026531836]";
     expect(kindsOf(await listed("unsure", "--all"))[orphan.pid]).toBe(contained ? "unknown" : "gone");
     const dry = await fixture.holdfast("foreign", "cleanup", "orphaned", "--dry-run");
@@ -163,7 +164,7 @@ describe("foreign", () => {
     await end(empty);
   });
 
-  test("by a variable: whose owner's number is gone or somebody younger's; not whose owner lives or is not told", async () => {
+  test("by a variable: lists processes whose owner is gone, not those whose owner is alive or unknown", async () => {
     const gone = spawn("true");
     await once(gone, "exit");
     const owned = await start({ [MARKER.variable]: "v", [OWNER]: String(process.pid) });
@@ -183,25 +184,33 @@ describe("foreign", () => {
     expect([left, beforeItsOwner].map(isAlive)).toEqual([false, false]);
   });
 
-  test("by a pid file: whose file is gone or names nobody; not when it cannot be understood", async () => {
+  test("by a pid file: a process is gone if the file does not exist, unknown if it has no pid", async () => {
     const one = await start({ [MARKER.file]: "f" });
     const kind = async (): Promise<string | undefined> => kindsOf(await listed("file", "--all"))[one.pid];
-    await writeFile(pidFile, `${process.pid}\n`);
-    expect(await kind()).toBe("alive");
-    await writeFile(pidFile, "not a number");
-    expect(await kind()).toBe("unknown");
-    expect(await fixture.holdfast("foreign", "cleanup", "file", "--yes")).toMatchObject({
+    const kinds: [content: string, kind: string][] = [
+      [`${process.pid}\n`, "alive"],
+      ["not a number", "unknown"],
+      ["", "unknown"],
+    ];
+    for (const [content, expected] of kinds) {
+      await writeFile(pidFile, content);
+      expect(await kind(), content).toBe(expected);
+    }
+    expect(await fixture.holdfast("unmanaged", "cleanup", "file", "--yes")).toMatchObject({
       code: 0,
       stdout: "",
       stderr: "holdfast: no process of file has lost its owner\n",
     });
     await rm(pidFile);
+    await mkdir(pidFile);
+    expect(await kind(), "a directory").toBe("unknown");
+    await rmdir(pidFile);
     expect(await kind()).toBe("gone");
     expect(isAlive(one)).toBe(true);
-    expectEnded(await fixture.holdfast("foreign", "cleanup", "file", "--yes"), one.pid);
+    expectEnded(await fixture.holdfast("unmanaged", "cleanup", "file", "--yes"), one.pid);
   });
 
-  test("never offers a process of one of our runs, not even one that has hidden it", async () => {
+  test("never lists a process of a run, even with a cleared environment", async () => {
     const marker = `${MARKER.variable}=v ${OWNER}=4194303`;
     const [runId = ""] = await fixture.leaveRuns([
       `env ${marker} sleep 7034 & env -i ${marker} setsid sleep 7034 & sleep 0.1; echo up; wait`,
@@ -216,7 +225,7 @@ describe("foreign", () => {
     await fixture.holdfast("runs", "cancel", runId, "--kill");
   });
 
-  test("says which profiles there are, and refuses a config file with a mistake in it", async () => {
+  test("names the declared profiles, and refuses an invalid config file", async () => {
     const unknown = await fixture.holdfast("foreign", "cleanup", "nosuch", "--yes");
     expect(unknown).toMatchObject({ code: 2, stdout: "" });
     expect(unknown.stderr).toContain("(declared: orphaned, unsure, variable, file)");

@@ -13,13 +13,12 @@ import { waitFor } from "../wait-for.js";
 
 type GatewayStatusAnswer = ResponseOf<"status">;
 
-/** A state directory whose gateway runs in the background, as a person has it. At the end it and its runs are stopped. */
+/** A state directory with a gateway in the background. Disposing stops the gateway and its runs. */
 export class BackgroundGateway extends RecoveryFixture {
   static override async open(): Promise<BackgroundGateway> {
     return new BackgroundGateway(await mkdtemp(join(tmpdir(), "hf-")));
   }
 
-  /** With a gateway that has been started. */
   static async started(): Promise<BackgroundGateway> {
     const gatewayFixture = await BackgroundGateway.open();
     await startGateway(gatewayFixture.home, cliPath);
@@ -31,7 +30,7 @@ export class BackgroundGateway extends RecoveryFixture {
     return createClient({ socketPath: gatewaySocketPath(this.home), token });
   }
 
-  /** A run in the background; its id. */
+  /** Starts a run in the background. Returns its id. */
   async startRun(body: Partial<RequestOf<"exec">["body"]>): Promise<string> {
     const client = await this.client();
     const { run } = await client.exec({ body: { background: true, graceMs: 200, ...body } });
@@ -42,7 +41,7 @@ export class BackgroundGateway extends RecoveryFixture {
     return this.startRun({ argv: ["sh", "-c", script] });
   }
 
-  /** An interactive shell on a terminal, with its prompt out. */
+  /** Starts an interactive shell on a PTY, and waits for its prompt. */
   async startBash(): Promise<string> {
     const runId = await this.startRun({
       argv: ["bash", "--norc", "--noprofile", "-i"],
@@ -53,13 +52,13 @@ export class BackgroundGateway extends RecoveryFixture {
     return runId;
   }
 
-  /** Until the run's terminal shows this. */
+  /** Waits until the terminal of the run shows this text. */
   async waitForScreen(runId: string, text: string): Promise<void> {
     const { screen } = await this.client();
     await this.#pollUntil(runId, text, async () => (await screen({ params: { runId } })).rows.join("\n"));
   }
 
-  /** Until the run has written this. */
+  /** Waits until the run has written this text. */
   async waitForOutput(runId: string, text: string): Promise<void> {
     const { poll } = await this.client();
     await this.#pollUntil(runId, text, async () =>
@@ -67,7 +66,7 @@ export class BackgroundGateway extends RecoveryFixture {
     );
   }
 
-  /** Looks when the run has written something, not all the time: there are few cores. */
+  /** Looks only after new output: there are few cores. */
   async #pollUntil(runId: string, text: string, look: () => Promise<string>): Promise<void> {
     const { poll } = await this.client();
     const from = { stdout: 0, stderr: 0 };
@@ -89,7 +88,10 @@ export class BackgroundGateway extends RecoveryFixture {
   /** As `holdfast gateway stop`, without its start-up time. */
   async stop(runs: "leave" | "terminate" = "leave"): Promise<void> {
     await (await this.client()).stop({ body: { runs } });
-    await waitFor("nobody answers", async () => (await reachGateway(this.home)) === null);
+    await waitFor(
+      "the gateway does not answer any more",
+      async () => (await reachGateway(this.home)) === null,
+    );
   }
 
   override async [Symbol.asyncDispose](): Promise<void> {

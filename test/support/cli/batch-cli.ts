@@ -7,9 +7,9 @@ import { BackgroundGateway } from "./background-gateway.js";
 import type { CliResult } from "./cli-fixture.js";
 
 const child = fileURLToPath(new URL("children/batch-cli.mjs", import.meta.url));
-const END_MARK = "\n<<< that was it >>>\n";
+const END_MARK = "\n<<< end of output >>>\n";
 
-/** A `holdfast` that is told one command line after another. None of them may read its stdin. */
+/** One process that executes `holdfast` command lines one after another. None of them may read stdin. */
 export class BatchCli implements AsyncDisposable {
   readonly #child: ChildProcess;
   readonly #ended: Promise<null>;
@@ -21,10 +21,10 @@ export class BatchCli implements AsyncDisposable {
 
   async holdfast(...args: readonly string[]): Promise<CliResult> {
     const { stdout: out, stderr: err } = this.#child;
-    if (out === null || err === null) throw new Error("it has no output");
-    const said = Promise.all([readToMark(out), readToMark(err), once(this.#child, "message")]);
+    if (out === null || err === null) throw new Error("the child has no output streams");
+    const output = Promise.all([readToMark(out), readToMark(err), once(this.#child, "message")]);
     this.#child.send({ args, mark: END_MARK });
-    const first = await Promise.race([said, this.#ended]);
+    const first = await Promise.race([output, this.#ended]);
     if (first === null) throw new Error(`${args.join(" ")} ended the program`);
     const [stdout, stderr, [code]] = first;
     return { code: code as number, signal: null, stdout, stderr };
@@ -36,7 +36,7 @@ export class BatchCli implements AsyncDisposable {
   }
 }
 
-/** One gateway, and a `holdfast` beside it, for all tests of a file. */
+/** One gateway and one BatchCli for all tests of a file. */
 export function gatewayAndCliForFile(): {
   readonly gatewayFixture: BackgroundGateway;
   readonly batchCli: BatchCli;
@@ -56,12 +56,12 @@ export function gatewayAndCliForFile(): {
 function readToMark(stream: Readable): Promise<string> {
   let text = "";
   return new Promise((resolve) => {
-    const hear = (data: Buffer): void => {
+    const onData = (data: Buffer): void => {
       text += data.toString();
       if (!text.endsWith(END_MARK)) return;
-      stream.off("data", hear);
+      stream.off("data", onData);
       resolve(text.slice(0, -END_MARK.length));
     };
-    stream.on("data", hear);
+    stream.on("data", onData);
   });
 }

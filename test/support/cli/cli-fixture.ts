@@ -16,7 +16,7 @@ export const cliPath = resolve("dist/cli/main.js");
 
 export type DefaultOverrides = Partial<Record<keyof typeof defaults, number>>;
 
-/** The words after `node` that start the command line with other default numbers, for a test about time. */
+/** The arguments of `node` that start the command line with other default numbers. */
 export function cliWithDefaults(numbers: DefaultOverrides): string[] {
   const script = fileURLToPath(new URL("children/override-defaults.mjs", import.meta.url));
   return [script, resolve("dist"), JSON.stringify(numbers)];
@@ -35,14 +35,14 @@ export interface CliProcess {
     readonly stdout: Readable;
     readonly stderr: Readable;
   };
-  /** All of stdout and stderr, for where they are no text. */
+  /** All of stdout and stderr as bytes. */
   readonly raw: Promise<readonly [Buffer, Buffer]>;
   readonly finished: Promise<CliResult>;
 }
 
 /**
- * A state directory of its own, and a bystander that has nothing to do with it. At the end the bystander must live,
- * and nothing else that belongs to the directory.
+ * A state directory, and a bystander process. When it is disposed, the bystander must be alive, and no process of the
+ * directory may be left.
  */
 export class CliFixture implements AsyncDisposable {
   readonly home: string;
@@ -57,7 +57,7 @@ export class CliFixture implements AsyncDisposable {
     return new CliFixture(await mkdtemp(join(tmpdir(), "hf-")));
   }
 
-  /** Foreground commands supervise themselves, which is quick, unless a test is about the gateway. */
+  /** Foreground commands run in-process, which is faster, unless a test is about the gateway. */
   get env(): NodeJS.ProcessEnv {
     return {
       ...process.env,
@@ -68,17 +68,15 @@ export class CliFixture implements AsyncDisposable {
     };
   }
 
-  /** Start `holdfast` and leave its streams to the test. */
+  /** Starts `holdfast`; the test uses its streams. */
   start(...args: readonly string[]): CliProcess {
     return this.startWith({}, ...args);
   }
 
-  /** The same with more in its environment. */
   startWith(env: NodeJS.ProcessEnv, ...args: readonly string[]): CliProcess {
     return this.startNode(env, cliPath, ...args);
   }
 
-  /** The same with other default numbers. */
   startWithDefaults(
     numbers: DefaultOverrides,
     env: NodeJS.ProcessEnv,
@@ -93,14 +91,14 @@ export class CliFixture implements AsyncDisposable {
     );
   }
 
-  /** Run `holdfast` with nothing on its stdin. */
+  /** Runs `holdfast` with an empty stdin. */
   async holdfast(...args: readonly string[]): Promise<CliResult> {
     const { child, finished } = this.start(...args);
     child.stdin.end();
     return finished;
   }
 
-  /** Run a shell script in which `holdfast` is the command. */
+  /** Runs a shell script in which `holdfast` is a function. */
   async shell(script: string): Promise<CliResult> {
     const child = spawn(
       "bash",
@@ -148,7 +146,7 @@ export class CliFixture implements AsyncDisposable {
   }
 }
 
-/** What becomes of a command that was started with pipes. */
+/** Collects the output and the exit status of a command with pipes. */
 export function collectOutput(child: CliProcess["child"]): CliProcess {
   child.stdin.on("error", () => {});
   const raw = Promise.all([buffer(child.stdout), buffer(child.stderr)]);
@@ -161,7 +159,7 @@ export function collectOutput(child: CliProcess["child"]): CliProcess {
   return { child, raw, finished };
 }
 
-/** Until the command's output holds this text. */
+/** Waits until the stream has this text. */
 export async function waitForText(stream: Readable, text: string): Promise<void> {
   let seen = "";
   await new Promise<void>((done, fail) => {

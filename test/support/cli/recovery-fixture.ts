@@ -18,15 +18,15 @@ import { waitFor, withTimeout } from "../wait-for.js";
 const libraryPath = resolve("dist/index.js");
 const leaveRuns = fileURLToPath(new URL("children/leave-runs.mjs", import.meta.url));
 
-/** What a run does: it must say something once everything it starts is there. */
+/** A shell script for a run. It must print something when all its processes have started. */
 export type RunScript = readonly [script: string, options?: SpawnOptions];
 
 type TerminalStep = readonly [seen: string, answer: string | (() => Promise<unknown>)];
 
-/** Two processes, one of them in a session of its own, and neither of them loud. */
+/** A shell with two children, one of them in its own process session. */
 export const TWO_PROCESSES = "setsid sleep 7001 & sleep 7002 & echo up; wait";
 
-/** A state directory in which supervisors die and others take over, with a hand in its store. */
+/** A state directory for tests in which supervisors are killed and replaced; the test can change its store. */
 export class RecoveryFixture extends CliFixture {
   readonly #leftRuns: string[] = [];
   readonly #gateways: GatewayRun[] = [];
@@ -39,7 +39,7 @@ export class RecoveryFixture extends CliFixture {
     return join(this.home, "store.sqlite");
   }
 
-  /** Runs whose supervisor, an embedding program, has been killed outright. Their leases are healthy for a while. */
+  /** Starts runs and kills their supervisor, a program that embeds the library. Their leases have not expired. */
   async leaveRuns(...orders: readonly RunScript[]): Promise<string[]> {
     const child = spawn(process.execPath, [leaveRuns, libraryPath, this.home, JSON.stringify(orders)], {
       stdio: ["ignore", "pipe", "inherit"],
@@ -47,16 +47,16 @@ export class RecoveryFixture extends CliFixture {
     });
     const ended = once(child, "close");
     const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
-    const said = await Promise.race([lines.next(), ended.then(() => null)]);
-    if (said === null || said.done === true) throw new Error("the runs could not be started");
-    const runIds = JSON.parse(said.value) as string[];
+    const line = await Promise.race([lines.next(), ended.then(() => null)]);
+    if (line === null || line.done === true) throw new Error("the runs could not be started");
+    const runIds = JSON.parse(line.value) as string[];
     this.#leftRuns.push(...runIds);
     child.kill("SIGKILL");
     await ended;
     return runIds;
   }
 
-  /** The same, long ago. */
+  /** The same, with expired leases. */
   async leaveOrphans(...orders: readonly RunScript[]): Promise<string[]> {
     const runIds = await this.leaveRuns(...orders);
     this.expireLeases();
@@ -67,7 +67,7 @@ export class RecoveryFixture extends CliFixture {
     this.sql("update runs set lease_expires_at = 0 where state <> 'exited'");
   }
 
-  /** As a second connection, beside whoever has the store open. */
+  /** Through a second connection to the store. */
   sql(text: string): void {
     const db = new DatabaseSync(this.store, { timeout: 5_000 });
     try {
@@ -77,12 +77,12 @@ export class RecoveryFixture extends CliFixture {
     }
   }
 
-  /** A resident supervisor that is up and has looked once at everything. */
+  /** Starts `holdfast gateway run`, and waits until it has reconciled once. */
   async gateway(env: NodeJS.ProcessEnv = {}, numbers?: DefaultOverrides): Promise<GatewayRun> {
-    const hurried: Pick<CliFixture, "startWith"> = {
+    const withDefaults: Pick<CliFixture, "startWith"> = {
       startWith: (more, ...args) => this.startWithDefaults(numbers ?? {}, more, ...args),
     };
-    const gateway = new GatewayRun(numbers === undefined ? this : hurried, env);
+    const gateway = new GatewayRun(numbers === undefined ? this : withDefaults, env);
     this.#gateways.push(gateway);
     await gateway.ready;
     return gateway;
@@ -100,7 +100,7 @@ export class RecoveryFixture extends CliFixture {
     return (await store?.listEvents({ runId })) ?? [];
   }
 
-  /** Its record, once it has an end. */
+  /** Waits for the terminal record. */
   async waitForEnd(runId: string, withinMs = 15_000): Promise<RunRecord> {
     await waitFor(
       `${runId} has ended on record`,
@@ -121,7 +121,7 @@ export class RecoveryFixture extends CliFixture {
     return JSON.parse(stdout) as Value;
   }
 
-  /** On a terminal, typing each answer when its question is seen, or doing something then. */
+  /** Runs `holdfast` on a terminal. Each step waits for a text and sends an answer, or calls a function. */
   atTerminal(args: readonly string[], ...talk: readonly TerminalStep[]): Promise<CliResult> {
     return this.atSizedTerminal(null, args, ...talk);
   }
@@ -141,7 +141,7 @@ export class RecoveryFixture extends CliFixture {
     child.stdout.on("data", (text: Buffer) => (screen += text.toString()));
     const ended = once(child, "close") as Promise<[number | null, NodeJS.Signals | null]>;
     for (const [question, answer] of talk) {
-      await waitFor(`${question} is asked: ${screen}`, () => screen.includes(question));
+      await waitFor(`the terminal shows ${question}: ${screen}`, () => screen.includes(question));
       if (typeof answer === "string") child.stdin.write(answer);
       else await answer();
     }
@@ -151,7 +151,7 @@ export class RecoveryFixture extends CliFixture {
 
   override async [Symbol.asyncDispose](): Promise<void> {
     for (const gateway of this.#gateways) await gateway.kill();
-    // What a failed test has left; a passed one leaves nothing, and then nothing is done.
+    // Only a failed test leaves processes.
     for (const runId of this.#leftRuns)
       if ((await this.membersOf(runId)).length > 0) await this.holdfast("runs", "cancel", runId, "--kill");
     await super[Symbol.asyncDispose]();
@@ -161,12 +161,12 @@ export class RecoveryFixture extends CliFixture {
 export const whyNoTerminal =
   spawnSync("script", ["--version"]).status === 0 ? null : "script(1) is not installed";
 
-/** A `holdfast gateway run --json`, and all it has said. */
+/** A `holdfast gateway run --json` process and its events. */
 export class GatewayRun {
   readonly pid: number;
   readonly events: GatewayEvent[] = [];
   readonly finished: Promise<CliResult>;
-  /** Up, and through its first look. */
+  /** Resolves when the gateway has reconciled once. */
   readonly ready: Promise<void>;
   readonly #kill: (signal: NodeJS.Signals) => void;
   #over = false;
@@ -185,23 +185,23 @@ export class GatewayRun {
       this.events.push(JSON.parse(line) as GatewayEvent);
       this.#onEvent();
     });
-    // One of many that start at once has to wait for the others.
+    // Many gateways may start at the same time.
     this.ready = this.waitForEvent("ready", () => true, 60_000).then(() => undefined);
   }
 
-  /** The first that is such, whether it has been said or will be. */
+  /** The first such event, past or future. */
   async waitForEvent<Type extends GatewayEvent["type"]>(
     type: Type,
-    such: (news: Extract<GatewayEvent, { type: Type }>) => boolean = () => true,
+    matches: (event: Extract<GatewayEvent, { type: Type }>) => boolean = () => true,
     withinMs = 15_000,
   ): Promise<Extract<GatewayEvent, { type: Type }>> {
     const find = (): Extract<GatewayEvent, { type: Type }> | undefined =>
       this.events
         .filter((each): each is Extract<GatewayEvent, { type: Type }> => each.type === type)
-        .find((each) => such(each));
+        .find((each) => matches(each));
     await withTimeout(
       withinMs,
-      `the gateway says ${type}`,
+      `the gateway reports ${type}`,
       (async () => {
         while (find() === undefined && !this.#over) await new Promise<void>((done) => (this.#onEvent = done));
       })(),
@@ -217,7 +217,7 @@ export class GatewayRun {
   }
 }
 
-/** A place where a run waits until the test lets it go on. */
+/** A FIFO at which a run waits until the test releases it. */
 export class RunGate implements AsyncDisposable {
   readonly path: string;
   readonly #directory: string;
@@ -232,12 +232,12 @@ export class RunGate implements AsyncDisposable {
     return new RunGate(await mkdtemp(join(tmpdir(), "gate-")));
   }
 
-  /** Say `up`, wait, and exit with this code. */
+  /** A script that prints `up`, waits, and exits with this code. */
   waitScript(code: number): string {
     return `echo up; read line <'${this.path}'; exit ${code}`;
   }
 
-  /** One who waits goes on. */
+  /** Releases one waiting run. */
   async release(): Promise<void> {
     await writeFile(this.path, "go\n");
   }

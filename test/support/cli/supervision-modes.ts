@@ -6,19 +6,19 @@ import { startGateway } from "../../../src/gateway/start.js";
 import { BackgroundGateway } from "./background-gateway.js";
 import { cliPath, CliFixture } from "./cli-fixture.js";
 
-/** Where a foreground command is supervised. At the terminal both must look the same. */
+/** The two ways to supervise a foreground command. Both must look the same to the user. */
 export const SUPERVISION_MODES = ["in its own process", "through the gateway"] as const;
 export type SupervisionMode = (typeof SUPERVISION_MODES)[number];
 
-/** Stages for one of the ways; the gateway, where there is one, serves all tests of the block. */
-export function fixtureFactory(way: SupervisionMode): () => Promise<CliFixture> {
-  if (way === "in its own process") return () => CliFixture.open();
+/** Opens fixtures for one mode. All tests of a block share the gateway. */
+export function fixtureFactory(mode: SupervisionMode): () => Promise<CliFixture> {
+  if (mode === "in its own process") return () => CliFixture.open();
   let fixture: BackgroundGateway | null = null;
   let residents: readonly string[] = [];
   beforeAll(async () => {
     fixture = new BackgroundGateway(await mkdtemp(join(tmpdir(), "hf-")));
     await startGateway(fixture.home, cliPath);
-    // The launcher comes with the first run.
+    // The first run starts the launcher.
     await (await fixture.client()).exec({ body: { argv: ["true"] } });
     residents = (await fixture.processes()).map(pidOf);
   });
@@ -33,7 +33,7 @@ function pidOf(line: string): string {
   return line.slice(0, line.indexOf(" "));
 }
 
-/** In a house that has a gateway, which stays when the guest leaves. */
+/** A fixture on a shared gateway, which continues when the fixture is disposed. */
 class SharedGatewayFixture extends CliFixture {
   readonly #residents: readonly string[];
 

@@ -1,4 +1,4 @@
-// Does what dist/cli/main.js does, for one command line after another: a test of hundreds need not start Node for each.
+// Executes command lines like dist/cli/main.js, one after another, without starting Node for each.
 import { writeSync } from "node:fs";
 import { reportError } from "../../../../dist/cli/print/stderr.js";
 import { runProgram } from "../../../../dist/cli/program.js";

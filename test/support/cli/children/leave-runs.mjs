@@ -8,7 +8,7 @@ const supervisor = await openSupervisor({ home });
 const runs = await Promise.all(
   JSON.parse(wanted).map(async ([script, options]) => {
     const run = await supervisor.spawn({ io: "pipe", argv: ["/bin/sh", "-c", script] }, options);
-    // It says so when everything it is to start is there.
+    // The script prints something when all its processes have started.
     for await (const _ of run.follow({ streams: ["stdout"] })) break;
     return run.runId;
   }),

@@ -13,8 +13,7 @@ const { createSupervisor } = await load("supervisor/supervisor.js");
 const { acquireInstanceLock } = await load("home/instance-lock.js");
 const { openNativeHost } = await load("anchor/native-host.js");
 const { readMachineIdentity } = await load("home/machine-identity.js");
-const { openStore } = await load("store/open.js");
-const { openStateDirectory } = await load("store/open-state-directory.js");
+const { openStateDirectory, openStore } = await load("store/open.js");
 
 /** The type of the frame that requests an anchor from a launcher. */
 const START = 2;
