@@ -59,12 +59,12 @@ export function describeUnreachable(
   { instanceId, process, listens, proven }: UnreachableGateway,
   runsGoOn = true,
 ): string {
-  const who = `gateway ${instanceId} (${process === null ? "pid not known" : `pid ${process.pid}`})`;
+  const name = `gateway ${instanceId} (${process === null ? "pid not known" : `pid ${process.pid}`})`;
   if (!proven)
-    return `${who} runs, but the process that listens on ${gatewaySocketPath(home)} did not prove that it knows the token: the gateway was started by an earlier version, or another process has taken its socket. Nothing but the token's id and a nonce was sent to it`;
+    return `${name} runs, but the process that listens on ${gatewaySocketPath(home)} did not prove that it knows the token: the gateway was started by an earlier version, or another process has taken its socket. Nothing but the token's id and a nonce was sent to it`;
   return listens
-    ? `${who} does not answer: it is stopped or overloaded${runsGoOn ? ". Its runs continue under their anchors" : ""}`
-    : `${who} runs, but cannot be reached: no process listens on ${gatewaySocketPath(home)}. A running gateway creates a missing socket again within ${defaults.gatewayRebindMs / 1_000} s`;
+    ? `${name} does not answer: it is stopped or overloaded${runsGoOn ? ". Its runs continue under their anchors" : ""}`
+    : `${name} runs, but cannot be reached: no process listens on ${gatewaySocketPath(home)}. A running gateway creates a missing socket again within ${defaults.gatewayRebindMs / 1_000} s`;
 }
 
 export interface ReachableGateway {

@@ -94,18 +94,18 @@ export async function checkGateway(
     timeout: defaults.gatewayReadyMs,
     killSignal: "SIGKILL",
   });
-  let said = "";
-  child.stderr.setEncoding("utf8").on("data", (part: string) => (said += part));
+  let errors = "";
+  child.stderr.setEncoding("utf8").on("data", (part: string) => (errors += part));
   const [code, signal] = await new Promise<[number | null, string | null]>((resolve) => {
     child.once("error", (error) => {
-      said = error.message;
+      errors = error.message;
       resolve([null, null]);
     });
     child.once("close", (status, by) => resolve([status, by]));
   });
   if (code === 0) return null;
   const how = signal === null ? `status ${code ?? "?"}` : signal;
-  const message = said.trim().replace(/^holdfast: /, "") || `its check ended with ${how}`;
+  const message = errors.trim().replace(/^holdfast: /, "") || `its check ended with ${how}`;
   return { message, code: code ?? 125 };
 }
 

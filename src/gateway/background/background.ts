@@ -116,9 +116,9 @@ export class Background implements AsyncDisposable {
     }
   }
 
-  /** Whether the work of a task may still start, apart from the start that asks. */
-  isStarting({ key }: Pick<TaskRecord, "key">, asks: TaskInput | null = null): boolean {
-    for (const each of this.#starting) if (each.key === key && each !== asks) return true;
+  /** Whether the work of a task may still start, apart from the start `except`. */
+  isStarting({ key }: Pick<TaskRecord, "key">, except: TaskInput | null = null): boolean {
+    for (const each of this.#starting) if (each.key === key && each !== except) return true;
     return false;
   }
 
@@ -247,7 +247,7 @@ export class Background implements AsyncDisposable {
     this.#recoveredRuns.delete(runId);
   }
 
-  /** Tells the caller at once. Work that has started continues. */
+  /** Fails the task at once, with a notification. Work that has started continues. */
   async #failTask(task: TaskRecord, error: unknown): Promise<void> {
     const { state } = await workStatusOf(this.#deps, task);
     if (state !== "gone") return;

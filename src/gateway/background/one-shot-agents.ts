@@ -246,12 +246,9 @@ function failureText(error: string, text: string): string {
   return text === "" ? error : firstChars(`${error}${PARTIAL_ANSWER_HEADING}${text}`, defaults.messageChars);
 }
 
-function resultFromMessage(
-  { role, text: said }: SessionMessage,
-  agentSessionId: string | null,
-): OneShotResult {
-  if (role === "agent") return { text: said, error: null, agentSessionId };
-  const [error = "", ...before] = said.split(PARTIAL_ANSWER_HEADING);
+function resultFromMessage({ role, text }: SessionMessage, agentSessionId: string | null): OneShotResult {
+  if (role === "agent") return { text, error: null, agentSessionId };
+  const [error = "", ...before] = text.split(PARTIAL_ANSWER_HEADING);
   return { text: before.join(PARTIAL_ANSWER_HEADING), error, agentSessionId };
 }
 

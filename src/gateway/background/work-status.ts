@@ -142,10 +142,10 @@ async function endedRunStatus(deps: WorkStatusDeps, run: RunRecord): Promise<Wor
     here ? await summarizeOutput(deps.supervisor, run).catch(() => null) : null,
   );
   if (finish === null) return { state: "unknown" };
-  const told = finish.status === "cancelled" ? { ...finish, summary: null } : finish;
+  const shown = finish.status === "cancelled" ? { ...finish, summary: null } : finish;
   return {
     state: "ended",
-    finish: run.backendId === CLI_BACKEND ? await withAgentAnswer(deps, run, told) : told,
+    finish: run.backendId === CLI_BACKEND ? await withAgentAnswer(deps, run, shown) : shown,
   };
 }
 

@@ -170,8 +170,8 @@ async function acpTask(
   const parentSessionId =
     sessionIdOf(requester) ?? (row === null ? null : await findParentSession(deps.sessions, row));
   const { text, wait, background, notify, origin } = prompt;
-  const told = background || notify !== undefined || origin !== undefined;
-  if (mode === "session" && parentSessionId === null && !told) return null;
+  const notifies = background || notify !== undefined || origin !== undefined;
+  if (mode === "session" && parentSessionId === null && !notifies) return null;
   return {
     runtime: "acp",
     key: taskKeyOfTurn(turnId),

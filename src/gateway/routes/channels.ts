@@ -17,16 +17,16 @@ export function createChannelHandlers(
       const channel = describeChannels(deps.channels).find((each) => each.name === name);
       if (channel === undefined) throw new NotFound(`channel ${name}; holdfast notify channels lists all`);
       const notification = testNotification(name);
-      const told = { channel, notificationId: notification.id };
+      const tested = { channel, notificationId: notification.id };
       try {
         const target = { kind: "channel", channel: name, address } as const;
         const answer = await deps.deliver(target, notification, disconnected);
         const receipt = answer.status === "delivered" ? answer.receipt : null;
-        return { ...told, delivered: answer.status === "delivered", receipt, failure: null };
+        return { ...tested, delivered: answer.status === "delivered", receipt, failure: null };
       } catch (error) {
         if (!(error instanceof DeliveryFailed)) throw error;
         const { message: reason, permanent, retryAfterMs } = error;
-        return { ...told, delivered: false, receipt: null, failure: { reason, permanent, retryAfterMs } };
+        return { ...tested, delivered: false, receipt: null, failure: { reason, permanent, retryAfterMs } };
       }
     },
   } satisfies Partial<RouteHandlers>;

@@ -11,10 +11,10 @@ import { assertMaySetOrigin, findCurrentTask, resolveTargets } from "../backgrou
 import type { HandlerDeps } from "./deps.js";
 
 /** The agent id of a task. A session can only name its own; the operator any. */
-function resolveAgentId(requester: Requester, said: string | undefined): string | null {
-  if (requester.kind === "operator") return said ?? null;
+function resolveAgentId(requester: Requester, named: string | undefined): string | null {
+  if (requester.kind === "operator") return named ?? null;
   const { agentId } = requester.session;
-  if (said === undefined || said === agentId) return agentId;
+  if (named === undefined || named === agentId) return agentId;
   throw new BadInput("agentId", "a session can only name its own agent; nothing was recorded");
 }
 
@@ -29,15 +29,15 @@ export function createTaskHandlers(deps: HandlerDeps) {
       `task ${task.taskId} is updated from its own work (${task.runtime}), not by requests; nothing was recorded`,
     );
   };
-  const said = async (taskId: string, event: TaskInputEvent): Promise<ApplyResult> => {
-    const told = await background.apply(taskId, event);
-    if (told === null) throw new NotFound(`task ${taskId}`);
-    return told;
+  const applyEvent = async (taskId: string, event: TaskInputEvent): Promise<ApplyResult> => {
+    const result = await background.apply(taskId, event);
+    if (result === null) throw new NotFound(`task ${taskId}`);
+    return result;
   };
-  const taken = (told: ApplyResult): { readonly task: TaskRecord; readonly changed: boolean } => {
-    const { task } = told;
-    if (told.kind === "refused") throw new TaskRefused(task.taskId, task.status, told.why);
-    return { task, changed: told.kind === "changed" };
+  const requireAccepted = (result: ApplyResult): { readonly task: TaskRecord; readonly changed: boolean } => {
+    const { task } = result;
+    if (result.kind === "refused") throw new TaskRefused(task.taskId, task.status, result.why);
+    return { task, changed: result.kind === "changed" };
   };
   const decide =
     (type: "retried" | "dismissed") =>
@@ -76,14 +76,14 @@ export function createTaskHandlers(deps: HandlerDeps) {
       });
       const { task, created } = made;
       if (queued || task.status !== "queued") return made;
-      return { task: (await said(task.taskId, { type: "start", at: Date.now() })).task, created };
+      return { task: (await applyEvent(task.taskId, { type: "start", at: Date.now() })).task, created };
     },
 
     taskProgress: async ({ params, body: { text, queued } }, { requester }) => {
       const { taskId, status } = await external(requester, params.id);
       const at = Date.now();
-      if (status === "queued" && !queued) await said(taskId, { type: "start", at });
-      const { task } = await said(
+      if (status === "queued" && !queued) await applyEvent(taskId, { type: "start", at });
+      const { task } = await applyEvent(
         taskId,
         text === undefined ? { type: "heartbeat", at } : { type: "progress", at, text },
       );
@@ -95,7 +95,7 @@ export function createTaskHandlers(deps: HandlerDeps) {
       const { status, outcome = null, summary = null, error = null } = body;
       const { actor } = requester;
       const finish = { status, outcome, summary, error, actor, startedAt: null, at: Date.now() };
-      return taken(await said(taskId, { type: "finish", ...finish }));
+      return requireAccepted(await applyEvent(taskId, { type: "finish", ...finish }));
     },
 
     notifyTask: async ({ params, body: { policy } }, { requester }) => {
@@ -106,7 +106,7 @@ export function createTaskHandlers(deps: HandlerDeps) {
           `only the owner of task ${taskId} may change its notifications; nothing was changed`,
         );
       const { actor } = requester;
-      return taken(await said(taskId, { type: "policy", at: Date.now(), policy, actor }));
+      return requireAccepted(await applyEvent(taskId, { type: "policy", at: Date.now(), policy, actor }));
     },
 
     cancelTask: async ({ params, body: { reason } }, { requester, disconnected }) => {

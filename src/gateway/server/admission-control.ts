@@ -45,7 +45,7 @@ const LIMITS: AdmissionLimits = {
  */
 export class AdmissionControl {
   readonly #limits: AdmissionLimits;
-  /** In order of rotation: a lane moves to the end when its work is started. */
+  /** In order of rotation: a queue moves to the end when its work is started. */
   readonly #queues = new Map<string, SessionQueue>();
   #working = 0;
   #operatorWork = 0;
@@ -109,13 +109,10 @@ export class AdmissionControl {
   /** While the operator's work is under way, for at most `operatorFirstMs`, work of sessions is started once per `paceMs`. */
   async #runForOperator<Result>(work: () => Promise<Result>): Promise<Result> {
     this.#operatorWork += 1;
-    let counted = true;
-    const release = (): void => {
-      if (!counted) return;
-      counted = false;
+    const release = once(() => {
       this.#operatorWork -= 1;
       if (this.#operatorWork === 0) this.#startHeldBack();
-    };
+    });
     const timer = setTimeout(release, defaults.operatorFirstMs);
     try {
       return await work();
@@ -131,15 +128,12 @@ export class AdmissionControl {
     const sessionQueue = this.#queueOf(id);
     if (sessionQueue[what] >= this.#limits[what]) throw refusal(this.#limits[what]);
     sessionQueue[what] += 1;
-    let counted = true;
     return {
-      [Symbol.dispose]: () => {
-        if (!counted) return;
-        counted = false;
+      [Symbol.dispose]: once(() => {
         sessionQueue[what] -= 1;
         this.#forget(id, sessionQueue);
         this.#schedule();
-      },
+      }),
     };
   }
 
@@ -193,20 +187,27 @@ export class AdmissionControl {
 
   #start(work: () => Promise<void>, done: () => void): void {
     this.#working += 1;
-    let held = true;
-    const release = (): void => {
-      if (!held) return;
-      held = false;
+    const release = once(() => {
       this.#working -= 1;
       clearTimeout(timer);
       this.#schedule();
-    };
+    });
     const timer = setTimeout(release, this.#limits.slotMs);
     void work().finally(() => {
       release();
       done();
     });
   }
+}
+
+/** A function that calls `act` the first time only. */
+function once(act: () => void): () => void {
+  let done = false;
+  return () => {
+    if (done) return;
+    done = true;
+    act();
+  };
 }
 
 const NOT_COUNTED: Disposable = { [Symbol.dispose]: () => undefined };

@@ -155,14 +155,7 @@ export async function listenOnLoopback(
 ): Promise<LoopbackListener> {
   const allowedHosts = new Set<string>();
   const server = createBoundedServer(serve(allowedHosts), requestMs);
-  await new Promise<void>((resolve, reject) => {
-    server.once("error", (cause) =>
-      reject(new StateUnusable(host, `cannot listen on ${host}:${port}: ${cause.message}`, { cause })),
-    );
-    server.listen({ host, port, exclusive: true }, resolve);
-  });
-  const bound = server.address();
-  const actual = typeof bound === "object" && bound !== null ? bound.port : port;
+  const actual = await listenOnPort(server, { host, port });
   const written = host === "::1" ? "[::1]" : host;
   for (const name of [written, "localhost", "127.0.0.1", "[::1]"]) allowedHosts.add(`${name}:${actual}`);
   return {
@@ -171,6 +164,21 @@ export async function listenOnLoopback(
     address: `${written}:${actual}`,
     [Symbol.asyncDispose]: () => closeServer(server),
   };
+}
+
+/** Resolves with the actual port. */
+export async function listenOnPort(
+  server: NetServer,
+  { host, port }: { readonly host: string; readonly port: number },
+): Promise<number> {
+  await new Promise<void>((resolve, reject) => {
+    server.once("error", (cause) =>
+      reject(new StateUnusable(host, `cannot listen on ${host}:${port}: ${cause.message}`, { cause })),
+    );
+    server.listen({ host, port, exclusive: true }, resolve);
+  });
+  const bound = server.address();
+  return typeof bound === "object" && bound !== null ? bound.port : port;
 }
 
 /**

@@ -2,10 +2,9 @@ import type { RequestListener, ServerResponse } from "node:http";
 import { createServer, type Server } from "node:https";
 import type { Socket } from "node:net";
 import { defaults } from "../../defaults.js";
-import { StateUnusable } from "../../errors.js";
 import type { PeerAddress } from "../../model/gateway.js";
 import { derivePeerKey, newPeerKey, peersBySocket } from "../peers/peer.js";
-import { closeServer, type Listener, serverLimits } from "./local-listener.js";
+import { closeServer, type Listener, listenOnPort, serverLimits } from "./local-listener.js";
 
 export interface PeerListener extends Listener {
   /** With the actual port. */
@@ -19,7 +18,7 @@ export interface PeerListener extends Listener {
  */
 export async function listenForPeers(
   instanceId: string,
-  { host, port }: PeerAddress,
+  address: PeerAddress,
   requestMs: number,
   router: RequestListener,
   handshakeMs: number = defaults.peerConnectMs,
@@ -43,15 +42,8 @@ export async function listenForPeers(
   );
   server.maxRequestsPerSocket = 0;
   limitConnections(server);
-  await new Promise<void>((resolve, reject) => {
-    server.once("error", (cause) =>
-      reject(new StateUnusable(host, `cannot listen on ${host}:${port}: ${cause.message}`, { cause })),
-    );
-    server.listen({ host, port, exclusive: true }, resolve);
-  });
-  const bound = server.address();
-  const had = typeof bound === "object" && bound !== null ? bound.port : port;
-  return { server, bound: { host, port: had }, key, [Symbol.asyncDispose]: () => closeServer(server) };
+  const bound = { host: address.host, port: await listenOnPort(server, address) };
+  return { server, bound, key, [Symbol.asyncDispose]: () => closeServer(server) };
 }
 
 /**

@@ -169,7 +169,7 @@ async function dispatch(
   const { verb, route, params } = found;
   // A route that the requester may not use answers like a path that does not exist.
   const byAgent = isAcpVerb(verb);
-  // A peer asks for a stop only if it cannot read the store, through which stops are handed over otherwise.
+  // A peer requests a stop only if it cannot read the store, through which stops are handed over otherwise.
   const byOwner = byAgent || isAnsweredByOwner(verb) || (policy.peersOnly && verb === "kill");
   if ((route.audience === "operator" && requester.kind !== "operator") || (policy.peersOnly && !byOwner))
     throw new NotFound(`${request.method ?? ""} ${url.pathname}`);

@@ -1,29 +1,11 @@
 import { expect, test } from "vitest";
-import { parseConfig } from "../../../src/config/schema.js";
-import type { RequestOf } from "../../../src/api/contract.js";
 import { gatewayForFile, errorOf, outputText } from "../../support/gateway/real-gateway.js";
 import { waitFor } from "../../support/wait-for.js";
 
-const SECRETS = { IT_WEBHOOK: "hush-webhook", IT_BOT: "hush-bot", IT_ROOM: "hush-room" };
-Object.assign(process.env, SECRETS);
-const channels = `
-[channels.ops]
-kind = "webhook"
-url = "https://example.com/"
-secrets = [{ env = "IT_WEBHOOK" }]
-[channels.bot]
-kind = "telegram"
-token = { env = "IT_BOT" }
-[channels.room]
-kind = "slack"
-url = { env = "IT_ROOM" }
-`;
-const fixture = gatewayForFile({ config: parseConfig(channels, "") });
-type Rules = RequestOf<"openSession">["body"]["execRules"];
-const anything: Rules = [{ effect: "allow" }];
+const fixture = gatewayForFile();
 
-async function session(key: string, execRules: Rules = anything) {
-  const { token, session: row } = await fixture.client.openSession({ body: { key, execRules } });
+async function session(key: string) {
+  const { token, session: row } = await fixture.client.openSession({ body: { key, execRules: [] } });
   return { client: fixture.as(token), token, id: row.id };
 }
 
@@ -33,7 +15,7 @@ async function pending(id: string) {
 }
 
 test("an approval waits until the operator allows it", async () => {
-  const { client, id } = await session("asking", []);
+  const { client, id } = await session("asking");
   const answer = client.exec({ body: { argv: ["echo", "allowed"] } });
   await waitFor("it is asked", async () => (await pending(id)) !== undefined);
   const question = await pending(id);
@@ -52,7 +34,7 @@ test("an approval waits until the operator allows it", async () => {
 });
 
 test("an approval can be denied", async () => {
-  const { client, id } = await session("asking-in-vain", []);
+  const { client, id } = await session("asking-in-vain");
   const answer = errorOf(client.exec({ body: { argv: ["true"] } }));
   await waitFor("it is asked", async () => (await pending(id)) !== undefined);
   const params = { id: (await pending(id))?.id ?? "" };
@@ -65,7 +47,7 @@ test("an approval can be denied", async () => {
 });
 
 test("an approval expires when its caller disconnects and can no longer be allowed", async () => {
-  const { client, id } = await session("impatient", []);
+  const { client, id } = await session("impatient");
   const left = new AbortController();
   const answer = client.exec({ body: { argv: ["true"] } }, left.signal).catch(() => "left");
   await waitFor("it is asked", async () => (await pending(id)) !== undefined);
