@@ -113,8 +113,8 @@ describe.skipIf(whyNoPostgres !== null)("with a database that cannot be read", (
     ];
     const pids = await Promise.all([first, second, third].map((runId) => pidOf(there, runId)));
     // Each knows the other.
-    await vi.waitFor(() => expect(existsSync(`${here.home}/peers.json`)).toBe(true), { timeout: 20_000 });
-    await vi.waitFor(() => expect(existsSync(`${there.home}/peers.json`)).toBe(true), { timeout: 20_000 });
+    for (const { home } of [here, there])
+      await waitFor("the peers are known", () => existsSync(`${home}/peers.json`), 20_000);
     cluster.server.pause();
     try {
       const stopped = await cli(here.home, "runs", "cancel", first);

@@ -54,8 +54,8 @@ describe.skipIf(process.platform !== "linux" || !isInstalled("cc"))("an anchor o
     // The older anchor does not support adoption: the command fails, and nothing is recorded.
     const sleeper = findByRunMarker(stopped).find(({ argv }) => argv[1] === "7002")?.pid;
     const adoption = await fixture.holdfast("service", "adopt", String(sleeper));
-    expect(adoption, adoption.stderr).toMatchObject({ code: 125, stdout: "" });
-    expect(adoption.stderr).toMatch(/nothing was changed: .*before an upgrade/);
+    expect(adoption, adoption.stderr).toMatchObject({ code: 2, stdout: "" });
+    expect(adoption.stderr).toMatch(/nothing was changed: its anchor is older than this version/);
     expect(await fixture.json<unknown[]>("runs", "list", "--all")).toHaveLength(3);
     expect(await kill({ params: { runId: stopped } })).toMatchObject({ outcome: "gone", survivors: [] });
 
