@@ -11,7 +11,7 @@ import { column, columns, type ColumnsOf, flag, json, mapTable, nullableJson } f
 // JSON is text in every database, so that one mapping serves all.
 
 /** `policy`, `limits` and `usage` are JSON too; runs/record.ts reads them, because old rows lack some of their fields. */
-export const runTable = mapTable<RunRecord>()({
+export const runTable = mapTable<RunRecord>("runs")({
   labels: json,
   anchor: columns({ pid: "anchor_pid", startTime: "anchor_start_time", uniqueId: "anchor_unique_id" }),
   root: columns({ pid: "root_pid", startTime: "root_start_time", uniqueId: "root_unique_id" }),
@@ -35,23 +35,27 @@ export const runTable = mapTable<RunRecord>()({
   imported: nullableJson,
 });
 
-export const sessionTable = mapTable<SessionRecord>()({ lineage: json, sandboxed: flag, execRules: json }, [
-  "messages",
-]);
+export const sessionTable = mapTable<SessionRecord>("sessions")(
+  { lineage: json, sandboxed: flag, execRules: json },
+  ["messages"],
+);
 
-export const approvalTable = mapTable<Approval>()({
+export const approvalTable = mapTable<Approval>("approvals")({
   decision: columns({ verdict: "verdict", actor: "actor", at: "decided_at" }),
 });
 
-export const messageTable = mapTable<SessionMessage>()({}, ["bytes"]);
+export const messageTable = mapTable<SessionMessage>("session_messages")({}, ["bytes"]);
 
-export const hostTable = mapTable<HostRecord>()({});
+export const hostTable = mapTable<HostRecord>("hosts")({});
 
-export const gatewayTable = mapTable<GatewayRecord>()({ capabilities: json, address: nullableJson });
+export const gatewayTable = mapTable<GatewayRecord>("gateways")({
+  capabilities: json,
+  address: nullableJson,
+});
 
-export const remoteStopTable = mapTable<RemoteStop>()({ survivors: json });
+export const remoteStopTable = mapTable<RemoteStop>("commands")({ survivors: json });
 
-export const acpSessionTable = mapTable<AcpSession>()({
+export const acpSessionTable = mapTable<AcpSession>("acp_sessions")({
   argv: nullableJson,
   rules: json,
   capabilities: nullableJson,
@@ -62,7 +66,7 @@ export const acpSessionTable = mapTable<AcpSession>()({
   problem: nullableJson,
 });
 
-export const acpTurnTable = mapTable<AcpTurn>()({
+export const acpTurnTable = mapTable<AcpTurn>("acp_turns")({
   before: nullableJson,
   cancel: nullableJson,
   problem: nullableJson,
@@ -72,24 +76,24 @@ export const acpTurnTable = mapTable<AcpTurn>()({
   contextLost: flag,
 });
 
-export const acpUpdateTable = mapTable<AcpUpdate>()({ data: json });
+export const acpUpdateTable = mapTable<AcpUpdate>("acp_updates")({ data: json });
 
-export const permissionRequestTable = mapTable<AcpPermissionRequest>()({
+export const permissionRequestTable = mapTable<AcpPermissionRequest>("acp_permissions")({
   rpcId: json,
   options: json,
   decision: columns({ verdict: "verdict", optionId: "option_id", actor: "actor", at: "decided_at" }),
   answered: flag,
 });
 
-export const taskTable = mapTable<TaskRecord>()({
+export const taskTable = mapTable<TaskRecord>("tasks")({
   text: column("task_text"),
   targets: json,
   seq: column("last_seq"),
 });
 
-export const taskEventTable = mapTable<TaskEvent>()({ data: json });
+export const taskEventTable = mapTable<TaskEvent>("task_events")({ data: json });
 
-export const outboxTable = mapTable<OutboxEntry>()(
+export const outboxTable = mapTable<OutboxEntry>("task_outbox")(
   { key: column("entry_key"), target: json, notification: json },
   ["target_key", "kind", "lease_until"],
 );

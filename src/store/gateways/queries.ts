@@ -6,16 +6,31 @@ import { equals, type Reader } from "../sql/engine.js";
 import type { ReadStore } from "../store.js";
 import type { GatewayReads, RemoteStopReads } from "./store.js";
 
+/** Not `peer_key`: roles that only read may not select it. */
+const PUBLIC_COLUMNS = [
+  "instance_id",
+  "host_id",
+  "host_name",
+  "boot_id",
+  "pid_namespace",
+  "state_id",
+  "version",
+  "capabilities",
+  "address",
+  "started_at",
+  "heartbeat_at",
+  "stopped_at",
+] as const;
+
 export function gatewayQueries(reader: Reader): GatewayReads {
   return {
     listGateways: ({ stateId } = {}) =>
       reader.read(async (db) => {
         const query = db
           .selectFrom("gateways")
-          .selectAll()
+          .select(PUBLIC_COLUMNS)
           .where(equals("gateways", { state_id: stateId }));
-        const gateways = await gatewayTable.list(query.orderBy("host_name").orderBy("instance_id"));
-        return gateways.map(({ peerKey: _key, directory: _directory, ...shown }) => shown);
+        return gatewayTable.list(query.orderBy("host_name").orderBy("instance_id"));
       }, []),
     getGateway: (instanceId) =>
       reader.read((db) => {

@@ -57,6 +57,15 @@ export const TABLES: readonly string[] = migrations.flatMap(({ sql }) =>
   [...sql.matchAll(/create table (\w+)/g)].map(([, name = ""]) => name),
 );
 
+/** The columns of a table that this build knows. In a newer schema the table may have more. */
+export function knownColumns(table: string): ReadonlySet<string> {
+  const statements = migrations.map(({ sql }) => sql).join("\n");
+  const [, body = ""] = new RegExp(`create table ${table} \\(([^;]*)`).exec(statements) ?? [];
+  const created = body.matchAll(/^ +(\w+) +(?:text|integer)\b/gm);
+  const added = statements.matchAll(new RegExp(`alter table ${table} add column (\\w+)`, "g"));
+  return new Set([...created, ...added].map(([, name = ""]) => name));
+}
+
 /** The schema version of this build. */
 export const SCHEMA_VERSION = Math.max(...migrations.map(({ id }) => id));
 

@@ -1,4 +1,5 @@
 import type { Insertable } from "kysely";
+import { knownColumns } from "./migrations.js";
 
 /** How a field is stored, if it is not the value of the column with the field's name in snake case. */
 type FieldForm =
@@ -85,20 +86,27 @@ export class TableMapping<Entity, Row> {
   /** Type of a row; never set. */
   declare readonly row: Row;
   readonly #forms: ReadonlyMap<string, FieldForm>;
-  /** Field by column; null: none, or read with another column. */
-  readonly #fields = new Map<string, string | null>();
+  /** Field by column, without columns that are no field or are read with another column. */
+  readonly #fields: Map<string, string>;
 
-  constructor(forms: Readonly<Record<string, FieldForm | undefined>>, internal: readonly string[]) {
+  constructor(
+    table: string,
+    forms: Readonly<Record<string, FieldForm | undefined>>,
+    internal: readonly string[],
+  ) {
     const listed = Object.entries(forms).filter(
       (entry): entry is [string, FieldForm] => entry[1] !== undefined,
     );
     this.#forms = new Map(listed);
-    for (const name of internal) this.#fields.set(name, null);
+    // A newer build may have added columns. They are no part of the record here.
+    this.#fields = new Map(Array.from(knownColumns(table), (name) => [name, camelCase(name)]));
+    for (const name of internal) this.#fields.delete(name);
     for (const [field, form] of listed) {
       if (form.kind === "column") this.#fields.set(form.name, field);
       if (form.kind === "columns")
         for (const [at, name] of Object.values(form.names).entries())
-          this.#fields.set(name, at === 0 ? field : null);
+          if (at === 0) this.#fields.set(name, field);
+          else this.#fields.delete(name);
     }
   }
 
@@ -119,8 +127,8 @@ export class TableMapping<Entity, Row> {
   toRecord(row: Readonly<Partial<Row>>): Entity {
     const record: Record<string, unknown> = {};
     for (const [name, value] of Object.entries(row)) {
-      const field = this.#fieldOf(name);
-      if (field === null) continue;
+      const field = this.#fields.get(name);
+      if (field === undefined) continue;
       const form = this.#forms.get(field);
       record[field] = form?.kind === "columns" ? readMembers(form.names, row, value) : decode(form, value);
     }
@@ -139,28 +147,24 @@ export class TableMapping<Entity, Row> {
   async list(query: { execute(): Promise<readonly Readonly<Partial<Row>>[]> }): Promise<readonly Entity[]> {
     return (await query.execute()).map((row) => this.toRecord(row));
   }
-
-  #fieldOf(name: string): string | null {
-    const known = this.#fields.get(name);
-    if (known !== undefined) return known;
-    const field = name.replaceAll(/_[a-z]/g, (letter) => letter.slice(1).toUpperCase());
-    this.#fields.set(name, field);
-    return field;
-  }
 }
 
-/** Defines the mapping of an entity. `internal` names columns that are no field of the record. */
-export function mapTable<Entity>() {
+/** Defines the mapping of an entity to a table. `internal` names columns that are no field of the record. */
+export function mapTable<Entity>(table: string) {
   return <const Forms extends FieldForms<Entity>>(
     forms: Forms,
     internal: readonly string[] = [],
-  ): TableMapping<Entity, Columns<Entity, Forms>> => new TableMapping(forms, internal);
+  ): TableMapping<Entity, Columns<Entity, Forms>> => new TableMapping(table, forms, internal);
 }
 
 function readMembers(names: Readonly<Record<string, string>>, row: object, first: unknown): object | null {
   if (first === null) return null;
   const values = row as Readonly<Record<string, unknown>>;
   return Object.fromEntries(Object.entries(names).map(([member, name]) => [member, values[name]]));
+}
+
+function camelCase(name: string): string {
+  return name.replaceAll(/_[a-z]/g, (letter) => letter.slice(1).toUpperCase());
 }
 
 function snakeCase(field: string): string {

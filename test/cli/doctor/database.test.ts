@@ -115,6 +115,16 @@ describe.skipIf(whyNoPostgres !== null)("on a real server", { timeout: 120_000 }
     expect(JSON.parse(shown.stdout)).toHaveLength(1);
     expect((await as("holdfast_reader", "events", "--json")).code).toBe(0);
     expect((await as("holdfast_reader", "doctor")).stdout).toMatch(/^bad +database .*may not write there/m);
+    // docs/concepts/peers.md: a reader that may not read the keys of gateways.
+    await database.query(`revoke select on holdfast.gateways from holdfast_reader`);
+    const [columns] = await database.query(
+      `select string_agg(column_name, ', ') as names from information_schema.columns
+        where table_schema = 'holdfast' and table_name = 'gateways' and column_name <> 'peer_key'`,
+    );
+    await database.query(
+      `grant select (${String(columns?.["names"])}) on holdfast.gateways to holdfast_reader`,
+    );
+    expect(await as("holdfast_reader", "gateways", "--json")).toMatchObject({ code: 0, stderr: "" });
     await database.query("grant pg_read_all_stats to holdfast_gateway");
     expect((await as("holdfast_gateway", "doctor")).stdout).toMatch(/^ok +connections +\d+ of 97 are used/m);
   });

@@ -2,7 +2,7 @@ import { stat, truncate, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { DatabaseSync } from "@photostructure/sqlite";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { migrations } from "../../../src/store/sql/migrations.js";
+import { knownColumns, migrations, TABLES } from "../../../src/store/sql/migrations.js";
 import { openSqliteStoreForReading } from "../../../src/store/sqlite/reader.js";
 import { openSqliteStore } from "../../../src/store/sqlite/open.js";
 import { mountSmallDisk, whyNoMounts } from "../../support/small-disk.js";
@@ -53,6 +53,25 @@ test("a store written by a newer version is refused with the remedy, and not cha
   const db = new DatabaseSync(path);
   expect(db.prepare("select max(id) as id from holdfast_migrations").all()).toMatchObject([{ id: 9999 }]);
   db.close();
+});
+
+test("the known columns of a table are those that the migrations create", async () => {
+  await createStore();
+  const db = new DatabaseSync(path);
+  for (const table of TABLES) {
+    const columns = db.prepare(`select name from pragma_table_info('${table}')`).all() as { name: string }[];
+    expect([...knownColumns(table)].sort(), table).toEqual(columns.map(({ name }) => name).sort());
+  }
+  db.close();
+});
+
+test("a column that a newer version added is not a field of the record", async () => {
+  await using store = await openSqliteStore({ path });
+  const run = newRun();
+  await store.insertRun(run, LEASE_MS);
+  const before = await store.getRun(run.runId);
+  tamper("alter table runs add column from_the_future text not null default 'x'");
+  expect(await store.getRun(run.runId)).toEqual(before);
 });
 
 /** Undoes the migrations that gave runs their sessions. */
