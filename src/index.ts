@@ -24,7 +24,7 @@ export type {
   FollowOptions,
   ReadOptions,
   ReadyOptions,
-} from "./supervisor/run-options.js";
+} from "./supervisor/check-options.js";
 export type { LiveProcesses } from "./anchor/inspect/processes.js";
 export type {
   FirstStop,
@@ -60,7 +60,7 @@ export type {
 } from "./model/run.js";
 export type { Residue } from "./model/process.js";
 export type { ProcessIdentity } from "./model/process.js";
-export type { EventFilter, RunFilter } from "./store/runs/store.js";
+export type { EventFilter, RunFilter } from "./store/runs/contract.js";
 export * from "./errors.js";
 export { createClient, GatewayError, type ClientOptions, type GatewayClient } from "./api/client.js";
 export { defaults, watchdogProfiles } from "./defaults.js";

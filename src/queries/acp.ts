@@ -9,7 +9,7 @@ import { type ApprovalQuestion, questionHead } from "../sessions/approval-questi
 import type { Authorizer } from "../sessions/authorizer.js";
 import type { Requester } from "../sessions/requester.js";
 import type { Sessions } from "../sessions/sessions.js";
-import type { AcpSessionFilter, AcpStore } from "../store/acp/store.js";
+import type { AcpSessionFilter, AcpStore } from "../store/acp/contract.js";
 import { sanitizeText } from "../text/sanitize.js";
 
 export function acpSessionResponse(

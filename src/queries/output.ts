@@ -5,7 +5,7 @@ import { readBytePage } from "../output/byte-page.js";
 import type { ByteReader } from "../output/byte-reader.js";
 import { readLinePage } from "../output/line-page.js";
 import type { OutputChunk } from "../supervisor/api.js";
-import type { ReadOptions } from "../supervisor/run-options.js";
+import type { ReadOptions } from "../supervisor/check-options.js";
 import { sanitizeText } from "../text/sanitize.js";
 import { lastChars } from "../text/truncate.js";
 import type { RunReader } from "./runs.js";

@@ -6,8 +6,8 @@ import { omitUndefined } from "../model/records.js";
 import { OPEN_RUN_STATES, type RunRecord } from "../model/run.js";
 import type { Authorizer } from "../sessions/authorizer.js";
 import type { Requester } from "../sessions/requester.js";
-import type { GatewayStore } from "../store/gateways/store.js";
-import type { RunFilter } from "../store/runs/store.js";
+import type { GatewayStore } from "../store/gateways/contract.js";
+import type { RunFilter } from "../store/runs/contract.js";
 import type { RunEnding, Supervisor } from "../supervisor/api.js";
 
 /** Reads runs: a supervisor, or an offline reader of store and spools. */

@@ -6,9 +6,9 @@ import { omitUndefined } from "../model/records.js";
 import { CLI_BACKEND } from "../model/enums.js";
 import type { SessionMessage, SessionRecord } from "../model/session.js";
 import { OPEN_RUN_STATES, type RunRecord } from "../model/run.js";
-import type { AcpStore } from "../store/acp/store.js";
-import type { MessageStore } from "../store/messages/store.js";
-import type { RunFilter } from "../store/runs/store.js";
+import type { AcpStore } from "../store/acp/contract.js";
+import type { MessageStore } from "../store/messages/contract.js";
+import type { RunFilter } from "../store/runs/contract.js";
 import { acpPermissionResponse, acpTurnResponse } from "./acp.js";
 
 /** The records of sessions. */

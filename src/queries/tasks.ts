@@ -9,7 +9,7 @@ import { isTaskEnded, type TaskEvent, type TaskRecord } from "../model/task.js";
 import type { Authorizer } from "../sessions/authorizer.js";
 import type { Requester } from "../sessions/requester.js";
 import type { UnrestoredRecord } from "../store/local-copy/task-copy.js";
-import type { TaskStore } from "../store/tasks/store.js";
+import type { TaskStore } from "../store/tasks/contract.js";
 import { auditAllTasks } from "../tasks/sweep.js";
 import { taskKeyOfTurn } from "../tasks/tasks.js";
 

@@ -4,7 +4,7 @@ import { defaults } from "../defaults.js";
 import { TooManyApprovals } from "../errors.js";
 import { newApprovalId } from "../model/ids.js";
 import type { Approval, ApprovalDecision, NewApproval, SessionRecord } from "../model/session.js";
-import type { SessionStore } from "../store/sessions/store.js";
+import type { SessionStore } from "../store/sessions/contract.js";
 import { checkExecSize } from "../supervisor/spawn/plan.js";
 import { maskWord, UNMASKED } from "../text/mask.js";
 import { displayCommand, redactArguments } from "../text/redact.js";

@@ -3,7 +3,7 @@ import { BadInput, NotFound, RunNotFound } from "../errors.js";
 import type { RunRecord } from "../model/run.js";
 import type { SessionRecord, SessionScope, Visibility } from "../model/session.js";
 import type { TaskRecord } from "../model/task.js";
-import type { SessionFilter } from "../store/sessions/store.js";
+import type { SessionFilter } from "../store/sessions/contract.js";
 import type { Supervisor } from "../supervisor/api.js";
 import type { Requester } from "./requester.js";
 import type { Sessions } from "./sessions.js";

@@ -3,7 +3,7 @@ import { defaults } from "../defaults.js";
 import { BadInput, InboxFull, SessionClosed } from "../errors.js";
 import { newMessageId } from "../model/ids.js";
 import type { MessageDelivery, MessageRole, SessionMessage, SessionRecord } from "../model/session.js";
-import type { HistoryLimits, MessageCount, MessageFilter, MessageStore } from "../store/messages/store.js";
+import type { HistoryLimits, MessageCount, MessageFilter, MessageStore } from "../store/messages/contract.js";
 
 export interface NewMessageInput {
   readonly text: string;

@@ -10,7 +10,7 @@ import type {
   SessionScope,
   Visibility,
 } from "../model/session.js";
-import type { SessionFilter, SessionStore, TokenOptions } from "../store/sessions/store.js";
+import type { SessionFilter, SessionStore, TokenOptions } from "../store/sessions/contract.js";
 import type { Approvals } from "./approvals.js";
 import { hashSessionToken, isSessionToken, newSessionToken } from "./requester.js";
 import {

@@ -1,9 +1,9 @@
-import type { AcpReads, AcpStore } from "./acp/store.js";
-import type { GatewayReads, GatewayStore, RemoteStopReads, RemoteStopStore } from "./gateways/store.js";
-import type { MessageReads, MessageStore } from "./messages/store.js";
-import type { RunReads, RunStore, ScopedEventReads, StoreBase } from "./runs/store.js";
-import type { SessionReads, SessionStore } from "./sessions/store.js";
-import type { TaskReads, TaskStore } from "./tasks/store.js";
+import type { AcpReads, AcpStore } from "./acp/contract.js";
+import type { GatewayReads, GatewayStore, RemoteStopReads, RemoteStopStore } from "./gateways/contract.js";
+import type { MessageReads, MessageStore } from "./messages/contract.js";
+import type { RunReads, RunStore, ScopedEventReads, StoreBase } from "./runs/contract.js";
+import type { SessionReads, SessionStore } from "./sessions/contract.js";
+import type { TaskReads, TaskStore } from "./tasks/contract.js";
 
 /** The part of a store that changes nothing. */
 export interface ReadStore

@@ -8,14 +8,14 @@ import { isSameMachine } from "../home/machine-identity.js";
 import { newLeaseId, newRunId } from "../model/ids.js";
 import { FIRST_EPOCH, NO_DEADLINES, NO_LIMITS, OPEN_RUN_STATES, type RunRecord } from "../model/run.js";
 import { newRunRecord } from "../store/runs/apply-change.js";
-import type { NewRun } from "../store/runs/store.js";
+import type { NewRun } from "../store/runs/contract.js";
 import { commandHash, displayCommand } from "../text/redact.js";
 import type { AdoptedProcess } from "./api.js";
 import { bindLink, reattach, sendServicePolicy } from "./attach/attach.js";
 import { createLiveRun } from "./attach/create-live-run.js";
 import { finalizeSpawnFailure } from "./end/finalize.js";
 import { findOwningRun } from "./inspect/membership.js";
-import { type AdoptOptions, checkText } from "./run-options.js";
+import { type AdoptOptions, checkText } from "./check-options.js";
 import {
   assertOwned,
   isInactive,

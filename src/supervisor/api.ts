@@ -12,8 +12,8 @@ import type {
   FollowOptions,
   ReadOptions,
   ReadyOptions,
-} from "./run-options.js";
-import type { EventFilter, RunFilter } from "../store/runs/store.js";
+} from "./check-options.js";
+import type { EventFilter, RunFilter } from "../store/runs/contract.js";
 
 /** The command, in one of three forms. `ptyCommand` is passed unchanged to `shell -c`. */
 export type CommandInput =

@@ -5,7 +5,7 @@ import type { InstanceTaken } from "../errors.js";
 import { errorMessage } from "../home/errno.js";
 import { newIncarnationId } from "../model/ids.js";
 import { type RunCopy, withRunCopy } from "../store/local-copy/run-copy.js";
-import type { RunStore } from "../store/runs/store.js";
+import type { RunStore } from "../store/runs/contract.js";
 import type { Problem } from "./api.js";
 import { AnchorMonitor } from "./attach/anchor-monitor.js";
 import { onLeaseMissing } from "./attach/attach.js";

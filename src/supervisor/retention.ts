@@ -1,6 +1,6 @@
 import type { AnchorHost } from "../anchor/host.js";
 import { defaults } from "../defaults.js";
-import type { RunFilter, RunStore } from "../store/runs/store.js";
+import type { RunFilter, RunStore } from "../store/runs/contract.js";
 import type { Retained, Retention } from "./api.js";
 import { runAddressOf } from "./run/recorded-identity.js";
 import type { SupervisorContext } from "./run/live-run.js";

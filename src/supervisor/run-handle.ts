@@ -12,7 +12,7 @@ import {
   checkTerminalSize,
   type FollowOptions,
   type ReadOptions,
-} from "./run-options.js";
+} from "./check-options.js";
 import { requestStop } from "./run/lifecycle.js";
 import { assertOwned, type LiveRun } from "./run/live-run.js";
 import { ackOutput, discardUnusedOutput, followOutput, readOutput } from "./run/output.js";

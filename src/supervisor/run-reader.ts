@@ -6,11 +6,11 @@ import { errorMessage } from "../home/errno.js";
 import type { RunRecord } from "../model/run.js";
 import { listCopiedRuns } from "../store/local-copy/run-copy.js";
 import type { OutputChunk, RunList } from "./api.js";
-import type { ReadOptions } from "./run-options.js";
+import type { ReadOptions } from "./check-options.js";
 import type { SupervisorContext } from "./run/live-run.js";
 import { readOutput } from "./run/output.js";
 import { runAddressOf } from "./run/recorded-identity.js";
-import type { RunFilter } from "../store/runs/store.js";
+import type { RunFilter } from "../store/runs/contract.js";
 
 /** Reads records and output of runs, also of runs that another supervisor owns. */
 export class RunReader {

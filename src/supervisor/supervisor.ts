@@ -10,7 +10,7 @@ import {
 } from "../errors.js";
 import type { RunEvent } from "../model/run-event.js";
 import { OPEN_RUN_STATES, type RunRecord } from "../model/run.js";
-import type { EventFilter, RunFilter } from "../store/runs/store.js";
+import type { EventFilter, RunFilter } from "../store/runs/contract.js";
 import { adoptProcess, convertToService } from "./adopt.js";
 import type {
   AdoptedProcess,
@@ -33,7 +33,7 @@ import { reconcile, type ReconcileOptions, type ReconcileResult } from "./reconc
 import { UnreachableTracker } from "./reconcile/unreachable.js";
 import { applyRetention, stateDirectoryFilter } from "./retention.js";
 import { runHandle } from "./run-handle.js";
-import type { AdoptOptions, CancelOptions, ReadOptions, ReadyOptions } from "./run-options.js";
+import type { AdoptOptions, CancelOptions, ReadOptions, ReadyOptions } from "./check-options.js";
 import { RunReader } from "./run-reader.js";
 import { awaitRunEnds, closeRun, detachAll, detachRun } from "./run/lifecycle.js";
 import type { LiveRun, SupervisorContext } from "./run/live-run.js";

@@ -3,7 +3,7 @@ import { deferred } from "../async/deferred.js";
 import { defaults } from "../defaults.js";
 import { errorMessage } from "../home/errno.js";
 import type { NotificationTarget, OutboxEntry } from "../model/outbox.js";
-import type { OutboxResult, TaskStore } from "../store/tasks/store.js";
+import type { OutboxResult, TaskStore } from "../store/tasks/contract.js";
 import { singleLine } from "../text/truncate.js";
 import { type Deliver, DeliveryFailed, type DeliveryReceipt, nextAttempt } from "./delivery.js";
 import { markRepeated } from "./notification-text.js";

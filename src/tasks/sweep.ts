@@ -1,6 +1,6 @@
 import { defaults } from "../defaults.js";
 import type { TaskRecord } from "../model/task.js";
-import type { TaskFilter, TaskStore } from "../store/tasks/store.js";
+import type { TaskFilter, TaskStore } from "../store/tasks/contract.js";
 import { type AuditFinding, auditTask } from "./audit.js";
 import { type MaintenanceAction, planMaintenance, type WorkStatus } from "./plan-maintenance.js";
 import type { Tasks } from "./tasks.js";

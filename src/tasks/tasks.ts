@@ -9,7 +9,7 @@ import {
   type TaskRuntime,
   type TaskStatus,
 } from "../model/task.js";
-import type { NewTask, TaskStore } from "../store/tasks/store.js";
+import type { NewTask, TaskStore } from "../store/tasks/contract.js";
 import { multiLine, singleLine } from "../text/truncate.js";
 import { expectedDelivery, type RejectReason, type TaskInputEvent, transition } from "./transition.js";
 

@@ -10,7 +10,7 @@ import {
   type TaskStatus,
 } from "../model/task.js";
 import type { NewOutboxEntry } from "../model/outbox.js";
-import type { TaskChange } from "../store/tasks/store.js";
+import type { TaskChange } from "../store/tasks/contract.js";
 import { multiLine, singleLine } from "../text/truncate.js";
 import { endNotification, type NoticeChange, stateNotification } from "./notification-text.js";
 

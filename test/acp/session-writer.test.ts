@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { SessionWriter } from "../../src/acp/session-writer.js";
 import { hostClock } from "../../src/async/clock.js";
 import { StateUnusable } from "../../src/errors.js";
-import type { AcpStore } from "../../src/store/acp/store.js";
+import type { AcpStore } from "../../src/store/acp/contract.js";
 import type { Store } from "../../src/store/store.js";
 import { openSessionFixture } from "../support/session-fixture.js";
 import { AT, newAcpSession, newSession } from "../support/store/session-samples.js";

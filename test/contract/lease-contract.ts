@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { defaults } from "../../src/defaults.js";
 import { LeaseLost } from "../../src/errors.js";
 import { OPEN_RUN_STATES } from "../../src/model/run.js";
-import type { RunStore } from "../../src/store/runs/store.js";
+import type { RunStore } from "../../src/store/runs/contract.js";
 import {
   THIS_HOST,
   LEASE_MS,

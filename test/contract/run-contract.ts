@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { LeaseLost, RunExists } from "../../src/errors.js";
 import type { RunRecord } from "../../src/model/run.js";
 import { applyRunChange, newRunRecord } from "../../src/store/runs/apply-change.js";
-import type { RunChange, RunStore } from "../../src/store/runs/store.js";
+import type { RunChange, RunStore } from "../../src/store/runs/contract.js";
 import { leaseContract } from "./lease-contract.js";
 import { runListContract } from "./run-list-contract.js";
 import {

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import type { RunStore } from "../../src/store/runs/store.js";
+import type { RunStore } from "../../src/store/runs/contract.js";
 import { LEASE_MS, newRunEvent, EXITED, newRun, RUNNING } from "../support/store/run-samples.js";
 import { type TestDatabase, twoSupervisors } from "./test-database.js";
 

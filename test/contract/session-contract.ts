@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { canSeeSessionRow, visibleSessions } from "../../src/sessions/visibility.js";
 import { VISIBILITIES } from "../../src/model/enums.js";
-import type { RunFilter } from "../../src/store/runs/store.js";
+import type { RunFilter } from "../../src/store/runs/contract.js";
 import type { Store } from "../../src/store/store.js";
 import { LEASE_MS, newRunEvent, EXITED, newRun } from "../support/store/run-samples.js";
 import { newTask } from "../support/store/task-samples.js";

@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { defaults } from "../../src/defaults.js";
 import type { Store } from "../../src/store/store.js";
 import type { TaskRecord } from "../../src/model/task.js";
-import type { NewTask } from "../../src/store/tasks/store.js";
+import type { NewTask } from "../../src/store/tasks/contract.js";
 import { AT } from "../support/store/session-samples.js";
 import { endWithNotification, newTask, PARENT, SUCCEEDED, taskEvent } from "../support/store/task-samples.js";
 import { type TestDatabase, twoSupervisors } from "./test-database.js";

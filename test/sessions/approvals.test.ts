@@ -9,7 +9,7 @@ import {
 } from "../../src/sessions/approvals.js";
 import { questionAboutCommand, NO_STDIN } from "../../src/sessions/approval-question.js";
 import type { Approval, ApprovalDecision, SessionRecord } from "../../src/model/session.js";
-import type { SessionStore } from "../../src/store/sessions/store.js";
+import type { SessionStore } from "../../src/store/sessions/contract.js";
 import type { Store } from "../../src/store/store.js";
 import { overrideStore } from "../support/agents/acp-fixture.js";
 import { openSessionFixture, type SessionFixture } from "../support/session-fixture.js";

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { BadInput } from "../../src/errors.js";
 import { NO_LIMITS } from "../../src/model/run.js";
-import { type AskedLimits, checkLimits } from "../../src/supervisor/run-options.js";
+import { type AskedLimits, checkLimits } from "../../src/supervisor/check-options.js";
 
 describe("requested limits", () => {
   test("are none if absent or null", () => {

@@ -3,7 +3,7 @@ import { type Clock, systemClock } from "../../src/async/clock.js";
 import { deferred, type Deferred } from "../../src/async/deferred.js";
 import type { Notification, NotificationTarget, OutboxEntry } from "../../src/model/outbox.js";
 import type { TaskRecord } from "../../src/model/task.js";
-import type { TaskStore } from "../../src/store/tasks/store.js";
+import type { TaskStore } from "../../src/store/tasks/contract.js";
 import type { Deliver, DeliveryReceipt } from "../../src/tasks/delivery.js";
 import { Notifier, type NotifierLimits } from "../../src/tasks/notifier.js";
 import { openTaskRegistry, type TaskRegistry } from "../support/task-registry.js";

@@ -3,7 +3,7 @@ import { systemClock } from "../../src/async/clock.js";
 import { defaults } from "../../src/defaults.js";
 import type { Notification } from "../../src/model/outbox.js";
 import { openSqliteStore } from "../../src/store/sqlite/open.js";
-import type { TaskStore } from "../../src/store/tasks/store.js";
+import type { TaskStore } from "../../src/store/tasks/contract.js";
 import { CHAT } from "../support/store/task-samples.js";
 import { waitFor } from "../support/wait-for.js";
 import {

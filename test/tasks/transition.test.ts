@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { defaults } from "../../src/defaults.js";
 import { NOTIFY_POLICIES, TASK_STATUSES } from "../../src/model/enums.js";
 import { isTaskEnded, type TaskRecord } from "../../src/model/task.js";
-import type { TaskChange } from "../../src/store/tasks/store.js";
+import type { TaskChange } from "../../src/store/tasks/contract.js";
 import { newTask, type TaskInput } from "../../src/tasks/tasks.js";
 import {
   type TaskFinish,

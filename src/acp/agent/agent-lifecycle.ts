@@ -1,8 +1,8 @@
 import { AcpClosed, AcpNotRestartable, StdinClosed } from "../../errors.js";
 import type { AcpTurn, StoredError } from "../../model/acp.js";
-import type { AcpChange } from "../../store/acp/store.js";
+import type { AcpChange } from "../../store/acp/contract.js";
 import type { Run } from "../../supervisor/api.js";
-import { type AdapterEnd, removeAgentTmpdir } from "./adapter.js";
+import { type AdapterEnd, removeAgentTmpdir } from "./agent-connection.js";
 import { AgentProcess, type AgentProcessDeps } from "./agent-process.js";
 import { toProblem } from "./exit-reason.js";
 

@@ -12,7 +12,7 @@ import {
   type LabelledText,
   questionAboutText,
 } from "../../sessions/approval-question.js";
-import type { AcpSessionPatch, AcpStore } from "../../store/acp/store.js";
+import type { AcpSessionPatch, AcpStore } from "../../store/acp/contract.js";
 import type { OutputChunk, Run, Supervisor } from "../../supervisor/api.js";
 import { ACP_BACKEND, type AgentCommand, executedArgv } from "../agent-command.js";
 import { ClientRequests } from "../client/client-requests.js";
@@ -22,7 +22,7 @@ import type { AcpLimits } from "../limits.js";
 import { PermissionRequests } from "../permissions/permission-requests.js";
 import { ReplayFilter } from "../turn/turn-summary.js";
 import { AcpConnection } from "../wire/connection.js";
-import { Adapter, type AdapterEnd, agentTmpdirPath, startAdapter } from "./adapter.js";
+import { Adapter, type AdapterEnd, agentTmpdirPath, startAdapter } from "./agent-connection.js";
 import { initialize, openAgentSession } from "./open-agent-session.js";
 import { TurnRecorder } from "./turn-recorder.js";
 

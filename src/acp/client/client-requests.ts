@@ -3,7 +3,7 @@ import type { Clock } from "../../async/clock.js";
 import type { AcpPermissionRequest, AcpUpdate, PermissionDecision } from "../../model/acp.js";
 import type { ApprovalQuestion } from "../../sessions/approval-question.js";
 import type { ExecDecision } from "../../sessions/exec-policy.js";
-import type { AcpChange } from "../../store/acp/store.js";
+import type { AcpChange } from "../../store/acp/contract.js";
 import type { PermissionRequests } from "../permissions/permission-requests.js";
 import type { AcpConnection } from "../wire/connection.js";
 import type { AgentRpcRequest, ConnectionHandlers } from "../wire/handlers.js";
@@ -25,7 +25,7 @@ import {
   parseParams,
   storableParams,
 } from "./operations.js";
-import { terminalParams, type WaitingRequest, WaitingRequests } from "./waiting-requests.js";
+import { terminalParams, type WaitingRequest, WaitingRequests } from "./deferred-requests.js";
 
 export interface ClientRequestsDeps extends OperationDeps {
   readonly clock: Clock;

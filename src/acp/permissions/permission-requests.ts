@@ -11,7 +11,7 @@ import {
   type LabelledText,
   questionAboutText,
 } from "../../sessions/approval-question.js";
-import type { AcpChange } from "../../store/acp/store.js";
+import type { AcpChange } from "../../store/acp/contract.js";
 import type { SessionWriter } from "../session-writer.js";
 import type { AcpConnection } from "../wire/connection.js";
 import type { AgentRpcRequest } from "../wire/handlers.js";

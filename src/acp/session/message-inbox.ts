@@ -2,7 +2,7 @@ import { defaults } from "../../defaults.js";
 import type { SessionMessage } from "../../model/session.js";
 import { type PackedMessages, packMessages, quoteMessage } from "../../sessions/history.js";
 import type { Sessions } from "../../sessions/sessions.js";
-import type { MessageStore } from "../../store/messages/store.js";
+import type { MessageStore } from "../../store/messages/contract.js";
 import type { SessionWriter } from "../session-writer.js";
 
 export interface MessageInboxDeps {

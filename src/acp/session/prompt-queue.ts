@@ -4,7 +4,7 @@ import { AcpQueueFull, AcpSessionClosed, BadInput } from "../../errors.js";
 import type { AcpTurn, StoredError } from "../../model/acp.js";
 import { newTurnId } from "../../model/ids.js";
 import type { SessionMessage } from "../../model/session.js";
-import type { AcpStore, AcpTurnPatch } from "../../store/acp/store.js";
+import type { AcpStore, AcpTurnPatch } from "../../store/acp/contract.js";
 import type { SessionWriter } from "../session-writer.js";
 
 export interface PromptRequest {

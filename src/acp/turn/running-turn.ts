@@ -2,7 +2,7 @@ import { deferred, type Deferred } from "../../async/deferred.js";
 import { AcpRefused } from "../../errors.js";
 import type { AcpTurn, AcpTurnCancellation, AcpTurnOutcome, StoredError } from "../../model/acp.js";
 import type { NewRunEvent } from "../../model/run-event.js";
-import type { AcpChange, AcpSessionPatch } from "../../store/acp/store.js";
+import type { AcpChange, AcpSessionPatch } from "../../store/acp/contract.js";
 import { redactedExcerpt } from "../../text/redact.js";
 import type { OutgoingFrame } from "../wire/frames.js";
 import { isObject, type RpcId, type RpcOutcome } from "../wire/message.js";

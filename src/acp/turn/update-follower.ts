@@ -1,7 +1,7 @@
 import { type FollowOptions, RowFollower } from "../../async/row-follower.js";
 import { defaults } from "../../defaults.js";
 import type { AcpUpdate } from "../../model/acp.js";
-import type { AcpStore } from "../../store/acp/store.js";
+import type { AcpStore } from "../../store/acp/contract.js";
 
 const PAGE_ROWS = 500;
 /** How often to look for updates that another gateway writes. */

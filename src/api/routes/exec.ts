@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { defaults } from "../../defaults.js";
 import { isRunId } from "../../model/ids.js";
-import { labelProblem } from "../../supervisor/run-options.js";
+import { labelProblem } from "../../supervisor/check-options.js";
 import { endpoints } from "../endpoints.js";
 import type { ErrorCode } from "../error-response.js";
 import { defineRoute } from "../route.js";

@@ -17,7 +17,7 @@ import { FileRunCopy, listCopiedRuns, localCopyDirectory } from "../../store/loc
 import { readUnrestored, type UnrestoredRecord } from "../../store/local-copy/task-copy.js";
 import { findStateDirectory, isStoreFailure, openStoreForReading } from "../../store/open.js";
 import type { ReadStore } from "../../store/store.js";
-import type { ReadOptions } from "../../supervisor/run-options.js";
+import type { ReadOptions } from "../../supervisor/check-options.js";
 import { readOutput } from "../../supervisor/run/output.js";
 import { runAddressOf } from "../../supervisor/run/recorded-identity.js";
 import { outcomeOfRun, outcomeOfTurn } from "../../tasks/outcome.js";

@@ -16,7 +16,7 @@ import {
   matchesRunFilter,
 } from "../../store/local-copy/run-copy.js";
 import { findStateDirectory, isStoreFailure, openStoreForReading } from "../../store/open.js";
-import type { EventFilter } from "../../store/runs/store.js";
+import type { EventFilter } from "../../store/runs/contract.js";
 import type { ReadStore } from "../../store/store.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { NAME_LABEL } from "../options/parsers.js";

@@ -2,7 +2,7 @@ import { type Command, InvalidArgumentError, Option } from "commander";
 import { BadInput } from "../../errors.js";
 import type { RunLimits } from "../../model/run.js";
 import type { ExecEffect, ExecRule } from "../../model/session.js";
-import { checkLimits } from "../../supervisor/run-options.js";
+import { checkLimits } from "../../supervisor/check-options.js";
 import { splitShellWords } from "../../text/shell.js";
 import { formatSize } from "./units.js";
 

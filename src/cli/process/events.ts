@@ -2,7 +2,7 @@ import { setTimeout } from "node:timers/promises";
 import { RunNotFound, StoreAway } from "../../errors.js";
 import type { RunEvent } from "../../model/run-event.js";
 import { EventCursor, type EventGap } from "../../store/runs/event-cursor.js";
-import type { EventFilter } from "../../store/runs/store.js";
+import type { EventFilter } from "../../store/runs/contract.js";
 import type { ReadStore } from "../../store/store.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { resolveRunRecord } from "../client/resolve-run.js";

@@ -14,7 +14,7 @@ import { GatewayUnreachable, HoldfastError } from "../../errors.js";
 import type { Survivor } from "../../model/process.js";
 import type { RunStateName, ServiceFacts } from "../../model/run.js";
 import type { OutputChunk, RunEnding } from "../../supervisor/api.js";
-import type { CancelOptions, FollowOptions } from "../../supervisor/run-options.js";
+import type { CancelOptions, FollowOptions } from "../../supervisor/check-options.js";
 import { bellQuery, openAttachSocket, ringBell } from "../client/attach-socket.js";
 import type { GatewayConnection } from "../client/connect.js";
 import type { StopOutcome } from "../stop/stop-run.js";

@@ -5,7 +5,7 @@ import { StoreAway, SupervisorClosed, TaskRefused } from "../../errors.js";
 import { errorMessage } from "../../home/errno.js";
 import type { RunRecord } from "../../model/run.js";
 import { isTaskEnded, type TaskRecord } from "../../model/task.js";
-import type { TaskStore } from "../../store/tasks/store.js";
+import type { TaskStore } from "../../store/tasks/contract.js";
 import type { Problem, Run, Supervisor } from "../../supervisor/api.js";
 import { type TaskInput, taskKeyOfRun, type ApplyResult, type Tasks } from "../../tasks/tasks.js";
 import { type MaintenanceAction, planMaintenance, type WorkStatus } from "../../tasks/plan-maintenance.js";
@@ -16,7 +16,7 @@ import type { TaskEventFollower } from "../monitoring/event-follower.js";
 import { acknowledgeReadMessages, type ReadReceiptStore } from "./notifications.js";
 import { ProgressReporter, type ProgressReporterDeps } from "./progress.js";
 import { TypingIndicator, type TypingIndicatorDeps } from "./typing-indicator.js";
-import { type WorkStatusDeps, workStatusOf } from "./work-status.js";
+import { type WorkStatusDeps, workStatusOf } from "./task-work-status.js";
 
 /**
  * The task of a run whose caller waited at a former gateway. Null: the run needs no task, or is not to continue.

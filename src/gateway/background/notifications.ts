@@ -6,8 +6,8 @@ import type { InteractionMode, SessionRecord } from "../../model/session.js";
 import type { NotifyPolicy } from "../../model/task.js";
 import { type Requester, sessionIdOf } from "../../sessions/requester.js";
 import type { Sessions } from "../../sessions/sessions.js";
-import type { MessageStore } from "../../store/messages/store.js";
-import type { TaskStore } from "../../store/tasks/store.js";
+import type { MessageStore } from "../../store/messages/contract.js";
+import type { TaskStore } from "../../store/tasks/contract.js";
 import type { TaskInput } from "../../tasks/tasks.js";
 import { type ReplyOrigin, resultTargets } from "../../tasks/reply-routing.js";
 

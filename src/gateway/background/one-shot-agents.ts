@@ -9,7 +9,7 @@ import { readOutputText } from "../../queries/output.js";
 import { failureKindOf } from "../../queries/runs.js";
 import { findDelivered, packMessages, type SessionHistory } from "../../sessions/history.js";
 import type { Sessions } from "../../sessions/sessions.js";
-import type { MessageStore } from "../../store/messages/store.js";
+import type { MessageStore } from "../../store/messages/contract.js";
 import type { Problem, Supervisor } from "../../supervisor/api.js";
 import { firstChars } from "../../text/truncate.js";
 

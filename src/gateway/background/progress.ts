@@ -4,13 +4,13 @@ import { linkAbort } from "../../async/abort.js";
 import { systemClock } from "../../async/clock.js";
 import { defaults } from "../../defaults.js";
 import type { TaskRecord } from "../../model/task.js";
-import type { AcpStore } from "../../store/acp/store.js";
-import type { TaskStore } from "../../store/tasks/store.js";
+import type { AcpStore } from "../../store/acp/contract.js";
+import type { TaskStore } from "../../store/tasks/contract.js";
 import type { Run, Supervisor } from "../../supervisor/api.js";
 import type { TaskInputEvent } from "../../tasks/transition.js";
 import { redactText } from "../../text/redact.js";
 import type { TypingIndicator } from "./typing-indicator.js";
-import { readNewestLine, type StreamOffsets } from "./work-status.js";
+import { readNewestLine, type StreamOffsets } from "./task-work-status.js";
 
 export interface ProgressReporterDeps {
   readonly store: Pick<TaskStore, "getTask" | "listTaskEvents"> &

@@ -4,7 +4,7 @@ import type { Channel } from "../../channels/channel.js";
 import { defaults } from "../../defaults.js";
 import type { TaskRecord } from "../../model/task.js";
 import { targetKey } from "../../model/outbox.js";
-import type { TaskStore } from "../../store/tasks/store.js";
+import type { TaskStore } from "../../store/tasks/contract.js";
 import { DeliveryFailed } from "../../tasks/delivery.js";
 import { canShowTyping, type ChannelTarget } from "../../tasks/reply-routing.js";
 

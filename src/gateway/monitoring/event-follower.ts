@@ -12,7 +12,7 @@ import {
   type EventSource,
 } from "../../store/runs/event-cursor.js";
 import type { Store } from "../../store/store.js";
-import type { TaskStore } from "../../store/tasks/store.js";
+import type { TaskStore } from "../../store/tasks/contract.js";
 
 const PAGE_SIZE = 200;
 

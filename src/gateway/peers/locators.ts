@@ -7,8 +7,8 @@ import type { TaskRecord } from "../../model/task.js";
 import { findOwningGateway } from "../../queries/runs.js";
 import type { Authorizer } from "../../sessions/authorizer.js";
 import type { Requester } from "../../sessions/requester.js";
-import type { AcpStore } from "../../store/acp/store.js";
-import type { GatewayStore } from "../../store/gateways/store.js";
+import type { AcpStore } from "../../store/acp/contract.js";
+import type { GatewayStore } from "../../store/gateways/contract.js";
 import { Peer } from "./peer.js";
 
 export interface RunLocatorDeps {

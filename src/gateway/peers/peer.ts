@@ -11,7 +11,7 @@ import { readOwnFile, writeOwnFile } from "../../home/own-file.js";
 import type { GatewayRecord } from "../../model/gateway.js";
 import type { Requester } from "../../sessions/requester.js";
 import type { Sessions } from "../../sessions/sessions.js";
-import type { GatewayStore } from "../../store/gateways/store.js";
+import type { GatewayStore } from "../../store/gateways/contract.js";
 
 /**
  * The last known addresses and keys of the other gateways of a shared store, kept in a file in the state directory, so

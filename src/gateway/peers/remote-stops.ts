@@ -16,9 +16,9 @@ import { newRequestId } from "../../model/ids.js";
 import type { NewRunEvent } from "../../model/run-event.js";
 import type { RunRecord } from "../../model/run.js";
 import type { Requester } from "../../sessions/requester.js";
-import type { RemoteStopStore } from "../../store/gateways/store.js";
+import type { RemoteStopStore } from "../../store/gateways/contract.js";
 import type { Supervisor } from "../../supervisor/api.js";
-import type { CancelOptions } from "../../supervisor/run-options.js";
+import type { CancelOptions } from "../../supervisor/check-options.js";
 import type { RunLocator } from "./locators.js";
 import { onBehalfOfHeader, Peer, type PeerDirectory, type PeerErrorFactory } from "./peer.js";
 

@@ -4,7 +4,7 @@ import type { Duplex } from "node:stream";
 import { defaults } from "../../defaults.js";
 import { SessionStorageFull, TooManyRequests } from "../../errors.js";
 import { type Requester, sessionIdOf } from "../../sessions/requester.js";
-import type { SessionStore } from "../../store/sessions/store.js";
+import type { SessionStore } from "../../store/sessions/contract.js";
 
 /**
  * Limits the connections of listeners that accept tokens. A connection belongs to no one until its first request; beyond

@@ -15,7 +15,7 @@ import type {
   AcpSessionFilter,
   AcpTurnFilter,
   AcpUpdateFilter,
-} from "./store.js";
+} from "./contract.js";
 
 /** Literals, not parameters, so that the partial indexes are used. */
 const open = sql<boolean>`closed_at is null`;

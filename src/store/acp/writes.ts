@@ -5,7 +5,7 @@ import { takeSessionPlace } from "../messages/writes.js";
 import type { EventLog } from "../runs/events.js";
 import { acpSessionTable, acpTurnTable, acpUpdateTable, permissionRequestTable } from "../schema.js";
 import { countChanged, fetchRows, hasChanged, type SqlEngine, type Steps } from "../sql/engine.js";
-import type { AcpChange, AcpWrites } from "./store.js";
+import type { AcpChange, AcpWrites } from "./contract.js";
 
 const pending = sql<boolean>`verdict is null`;
 

@@ -4,7 +4,7 @@ import type { PublicGateway, RemoteStop } from "../../model/gateway.js";
 import { gatewayTable, hostTable, remoteStopTable, type Schema } from "../schema.js";
 import { equals, type Reader } from "../sql/engine.js";
 import type { ReadStore } from "../store.js";
-import type { GatewayReads, RemoteStopReads } from "./store.js";
+import type { GatewayReads, RemoteStopReads } from "./contract.js";
 
 /** Not `peer_key`: roles that only read may not select it. */
 const PUBLIC_COLUMNS = [

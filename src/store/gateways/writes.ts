@@ -5,7 +5,7 @@ import type { EventLog } from "../runs/events.js";
 import { gatewayTable, remoteStopTable } from "../schema.js";
 import { countChanged, hasChanged, type SqlEngine, type Steps } from "../sql/engine.js";
 import { isOpenStop } from "./queries.js";
-import type { GatewayReads, GatewayWrites, RemoteStopWrites } from "./store.js";
+import type { GatewayReads, GatewayWrites, RemoteStopWrites } from "./contract.js";
 
 export function gatewayWrites(
   engine: SqlEngine,

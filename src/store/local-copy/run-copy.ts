@@ -5,7 +5,7 @@ import { errnoCode } from "../../home/errno.js";
 import { readOwnFile, WRITE_FLAGS } from "../../home/own-file.js";
 import type { RunRecord } from "../../model/run.js";
 import { applyRunChange, newRunRecord } from "../runs/apply-change.js";
-import type { Lease, RunFilter, RunStore } from "../runs/store.js";
+import type { Lease, RunFilter, RunStore } from "../runs/contract.js";
 
 /** A run as it was last written to a shared store. */
 export interface CopiedRun {

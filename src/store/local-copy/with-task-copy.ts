@@ -2,7 +2,7 @@ import { defaults } from "../../defaults.js";
 import { newOutboxEntry, type OutboxEntry } from "../../model/outbox.js";
 import type { NewTaskEvent, TaskEvent, TaskRecord } from "../../model/task.js";
 import type { Store } from "../store.js";
-import type { OutboxResult } from "../tasks/store.js";
+import type { OutboxResult } from "../tasks/contract.js";
 import { overrideMethods } from "./run-copy.js";
 import type { CopiedTaskChange, TaskCopy } from "./task-copy.js";
 

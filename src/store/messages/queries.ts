@@ -2,7 +2,7 @@ import { type Kysely, sql } from "kysely";
 import type { SessionMessage } from "../../model/session.js";
 import { messageTable, type Schema } from "../schema.js";
 import { equals, type Reader } from "../sql/engine.js";
-import type { MessageCount, MessageFilter, MessageReads, UnansweredFilter } from "./store.js";
+import type { MessageCount, MessageFilter, MessageReads, UnansweredFilter } from "./contract.js";
 
 // Literals, not parameters, so that the partial index is used.
 

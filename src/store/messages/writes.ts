@@ -3,7 +3,7 @@ import type { NewMessage, SessionMessage } from "../../model/session.js";
 import { messageTable, type Schema } from "../schema.js";
 import { countChanged, fetchRows, hasChanged, type SqlEngine, type Steps } from "../sql/engine.js";
 import { isSettled, isWaiting } from "./queries.js";
-import type { HistoryLimits, MessageWrites } from "./store.js";
+import type { HistoryLimits, MessageWrites } from "./contract.js";
 
 /** A literal, not a parameter, so that the partial index is used. */
 const open = sql<boolean>`closed_at is null`;

@@ -2,7 +2,7 @@ import { type Compilable, type Kysely, type RawBuilder, sql } from "kysely";
 import { channelKeyPrefix, type OutboxEntry, type OutboxStatus } from "../../model/outbox.js";
 import { outboxTable, type Schema } from "../schema.js";
 import { countChanged, fetchRows, type SqlDialect, type Steps } from "../sql/engine.js";
-import type { OutboxClaim } from "../tasks/store.js";
+import type { OutboxClaim } from "../tasks/contract.js";
 
 /** A literal, not a parameter, so that the partial indexes are used. */
 export function hasStatus(status: OutboxStatus): RawBuilder<boolean> {

@@ -4,7 +4,7 @@ import { newOutboxEntry, type NewOutboxEntry, type OutboxEntry, targetKey } from
 import type { TaskDelivery } from "../../model/task.js";
 import { outboxTable, type Schema } from "../schema.js";
 import { countChanged, fetchRows, type SqlDialect, type Steps } from "../sql/engine.js";
-import type { OutboxResult } from "../tasks/store.js";
+import type { OutboxResult } from "../tasks/contract.js";
 import { isPast, isPending, isSuperseded, nowPlus } from "./claim.js";
 
 type SupersededEntry = Pick<Schema["task_outbox"], "target_key" | "due_at" | "attempts">;

@@ -1,5 +1,5 @@
 import type { RunRecord, RunStateName } from "../../model/run.js";
-import { type NewRun, type RunChange, UNSTARTED } from "./store.js";
+import { type NewRun, type RunChange, UNSTARTED } from "./contract.js";
 
 const RANK: Readonly<Record<RunStateName, number>> = { starting: 0, running: 1, exiting: 2, exited: 3 };
 

@@ -1,5 +1,5 @@
 import type { RunEvent } from "../../model/run-event.js";
-import type { EventFilter } from "./store.js";
+import type { EventFilter } from "./contract.js";
 
 /** The store was rolled back behind a reader: events in between are lost, and numbers are used again. */
 export interface EventGap {

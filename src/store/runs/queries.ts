@@ -13,7 +13,7 @@ import type {
   RunReads,
   ScopedEventReads,
   StateDirectoryScope,
-} from "./store.js";
+} from "./contract.js";
 
 /** Fields that rows of older releases do not have. */
 const OLD_POLICY = { onOrphan: "terminate", callerBound: false } as const;

@@ -4,7 +4,7 @@ import { runTable, type Schema } from "../schema.js";
 import { countChanged, fetchRows, hasChanged, type SqlEngine, type Steps } from "../sql/engine.js";
 import { changedFields, newRunRecord } from "./apply-change.js";
 import type { EventLog } from "./events.js";
-import type { Lease, LeaseRequest, RunChange, RunWrites, TerminalRunChange } from "./store.js";
+import type { Lease, LeaseRequest, RunChange, RunWrites, TerminalRunChange } from "./contract.js";
 
 const STARTED = sql<number>`coalesce(started_at, created_at)`;
 

@@ -2,7 +2,7 @@ import { type Kysely, type RawBuilder, sql } from "kysely";
 import type { Approval, SessionRecord, SessionScope } from "../../model/session.js";
 import { approvalTable, type Schema, sessionTable } from "../schema.js";
 import { equals, type Reader, type SqlDialect } from "../sql/engine.js";
-import type { ApprovalFilter, SessionFilter, SessionReads } from "./store.js";
+import type { ApprovalFilter, SessionFilter, SessionReads } from "./contract.js";
 
 /** Whether a row of `sessions` is in the scope. A property test compares it with canSeeSessionRow. */
 export function isSessionInScope(

@@ -3,7 +3,7 @@ import type { ApprovalDecision, NewSession, SessionRecord } from "../../model/se
 import { approvalTable, sessionTable } from "../schema.js";
 import { countChanged, fetchRows, hasChanged, type SqlEngine, type Steps } from "../sql/engine.js";
 import { runIsOpen } from "./queries.js";
-import type { SessionWrites } from "./store.js";
+import type { SessionWrites } from "./contract.js";
 
 /** Literals, not parameters, so that the partial indexes are used. */
 const open = sql<boolean>`closed_at is null`;

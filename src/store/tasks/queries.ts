@@ -5,7 +5,7 @@ import { hasStatus } from "../outbox/claim.js";
 import { outboxTable, type Schema, taskEventTable, taskTable } from "../schema.js";
 import { isColumnInScope } from "../sessions/queries.js";
 import { equals, prefixUpperBound, type Reader, type SqlDialect } from "../sql/engine.js";
-import type { OutboxFilter, TaskFilter, TaskReads } from "./store.js";
+import type { OutboxFilter, TaskFilter, TaskReads } from "./contract.js";
 
 /** Literals, not parameters, so that the partial indexes are used. */
 const open = sql<boolean>`ended_at is null`;

@@ -5,7 +5,7 @@ import { nowPlus } from "../outbox/claim.js";
 import { deriveDelivery } from "../outbox/writes.js";
 import { outboxTable, type Schema, taskTable } from "../schema.js";
 import { countChanged, fetchRows, type SqlDialect, type Steps } from "../sql/engine.js";
-import type { RestoredTask, TaskRestoration } from "./store.js";
+import type { RestoredTask, TaskRestoration } from "./contract.js";
 
 /** Within a transaction. */
 export function* restoreTask(

@@ -18,7 +18,7 @@ import {
 import { taskEventTable, taskTable } from "../schema.js";
 import { countChanged, fetchRows, hasChanged, type SqlEngine, type Steps } from "../sql/engine.js";
 import { restoreTask } from "./restore.js";
-import type { NewTask, OutboxResult, TaskChange, TaskWrites } from "./store.js";
+import type { NewTask, OutboxResult, TaskChange, TaskWrites } from "./contract.js";
 
 export function taskWrites(engine: SqlEngine): TaskWrites {
   const { db, dialect } = engine;

@@ -3,7 +3,7 @@ import { deferred } from "../../async/deferred.js";
 import { defaults } from "../../defaults.js";
 import { LeaseLost } from "../../errors.js";
 import type { RunRecord } from "../../model/run.js";
-import type { Lease } from "../../store/runs/store.js";
+import type { Lease } from "../../store/runs/contract.js";
 import { restoreIfRolledBack } from "../lease/restore-record.js";
 import { Deadlines } from "../run/deadlines.js";
 import { detachRun, sendStop } from "../run/lifecycle.js";

@@ -4,7 +4,7 @@ import { END_REASONS } from "../../model/enums.js";
 import type { Residue } from "../../model/process.js";
 import type { NewRunEvent } from "../../model/run-event.js";
 import type { Emptiness, EndReason, KillMode, OnEscape, RunExit, RunRecord } from "../../model/run.js";
-import type { RunStore } from "../../store/runs/store.js";
+import type { RunStore } from "../../store/runs/contract.js";
 import { signalName } from "../../text/signal-name.js";
 import type { RunEventBase } from "../run/live-run.js";
 import type { RunOutcome } from "../run/state.js";

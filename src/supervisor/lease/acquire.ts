@@ -5,7 +5,7 @@ import { StaleEpoch } from "../../errors.js";
 import type { NewRunEvent } from "../../model/run-event.js";
 import type { RunRecord } from "../../model/run.js";
 import type { RunCopy } from "../../store/local-copy/run-copy.js";
-import type { Lease } from "../../store/runs/store.js";
+import type { Lease } from "../../store/runs/contract.js";
 import type { SupervisorContext } from "../run/live-run.js";
 import { runAddressOf } from "../run/recorded-identity.js";
 import { restoreIfRolledBack } from "./restore-record.js";

@@ -1,5 +1,5 @@
 import { defaults } from "../../defaults.js";
-import type { RunStore } from "../../store/runs/store.js";
+import type { RunStore } from "../../store/runs/contract.js";
 import type { Clock, Timer } from "../../async/clock.js";
 
 export interface LeaseRenewerOptions {

@@ -2,7 +2,7 @@ import type { AnchorLink } from "../../anchor/host.js";
 import { defaults } from "../../defaults.js";
 import { NotSteering } from "../../errors.js";
 import type { RunRecord } from "../../model/run.js";
-import type { Lease } from "../../store/runs/store.js";
+import type { Lease } from "../../store/runs/contract.js";
 import { bindLink, keepGateClosed, reattach, stopOrphanedAnchor } from "../attach/attach.js";
 import { restoreLiveRun } from "../attach/create-live-run.js";
 import { readLauncherSilence } from "../attach/unresponsive-anchor.js";

@@ -5,7 +5,7 @@ import { defaults } from "../../defaults.js";
 import { BadInput, type HoldfastError, LeaseLost, SupervisorClosed } from "../../errors.js";
 import { newRequestId } from "../../model/ids.js";
 import type { Survivor } from "../../model/process.js";
-import { type CancelOptions, checkOneOf, checkText } from "../run-options.js";
+import { type CancelOptions, checkOneOf, checkText } from "../check-options.js";
 import {
   type CloseRequest,
   expectAnchorAnswer,

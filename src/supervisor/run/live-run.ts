@@ -17,7 +17,7 @@ import { type HoldfastError, NotSteering } from "../../errors.js";
 import type { NewRunEvent } from "../../model/run-event.js";
 import type { RunDeadlines, RunPolicy, RunRecord, ServiceFacts } from "../../model/run.js";
 import type { RunCopy } from "../../store/local-copy/run-copy.js";
-import type { RunStore } from "../../store/runs/store.js";
+import type { RunStore } from "../../store/runs/contract.js";
 import type { Problem } from "../api.js";
 import type { Deadlines } from "./deadlines.js";
 import type { OutputActivity, OutputRanges } from "./output-state.js";

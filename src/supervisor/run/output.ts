@@ -3,7 +3,7 @@ import { onAbort } from "../../async/abort.js";
 import { defaults } from "../../defaults.js";
 import { BadInput } from "../../errors.js";
 import type { OutputChunk } from "../api.js";
-import type { FollowOptions, ReadOptions } from "../run-options.js";
+import type { FollowOptions, ReadOptions } from "../check-options.js";
 import { type LiveRun, runEventBase } from "./live-run.js";
 import { type OutputRanges, STREAMS } from "./output-state.js";
 

@@ -3,7 +3,7 @@ import { BadInput } from "../../errors.js";
 import type { RunRecord, ServiceFacts } from "../../model/run.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import type { Readiness } from "../api.js";
-import { checkWholeNumber, type ReadyOptions } from "../run-options.js";
+import { checkWholeNumber, type ReadyOptions } from "../check-options.js";
 import { isInactive, type LiveRun, runEventBase, type SupervisorContext } from "./live-run.js";
 
 /**

@@ -1,7 +1,7 @@
 import type { BoundaryFacts, CgroupRef, RunAddress, Welcome } from "../../anchor/host.js";
 import type { RunBoundary, RunRecord } from "../../model/run.js";
 import type { MachineIdentity, ProcessIdentity } from "../../model/process.js";
-import type { RunChange } from "../../store/runs/store.js";
+import type { RunChange } from "../../store/runs/contract.js";
 
 /** The recorded identities of a run, which verify its remaining processes when its anchor does not answer. */
 export interface RecordedIdentity {

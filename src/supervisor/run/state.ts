@@ -1,6 +1,6 @@
 import type { FirstStop, LeaderStatus, SpawnFailure } from "../../anchor/host.js";
 import type { Survivor, ProcessIdentity } from "../../model/process.js";
-import type { RunChange } from "../../store/runs/store.js";
+import type { RunChange } from "../../store/runs/contract.js";
 
 /** How a run ended, as it goes into the record. */
 export type RunOutcome = Omit<Extract<RunChange, { readonly to: "exited" }>, "to" | "at" | "lastOutputAt">;

@@ -5,7 +5,7 @@ import { LeaseLost, RunNotFound } from "../../errors.js";
 import type { NewRunEvent } from "../../model/run-event.js";
 import type { RunRecord } from "../../model/run.js";
 import { applyRunChange } from "../../store/runs/apply-change.js";
-import type { Lease, RunChange, RunStore } from "../../store/runs/store.js";
+import type { Lease, RunChange, RunStore } from "../../store/runs/contract.js";
 
 /**
  * Circuit breaker for the store's writes, shared by all runs of a supervisor. After a failed write the others wait; after

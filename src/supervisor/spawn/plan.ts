@@ -12,7 +12,7 @@ import {
   type RunPolicy,
   type ServiceFacts,
 } from "../../model/run.js";
-import type { NewRun } from "../../store/runs/store.js";
+import type { NewRun } from "../../store/runs/contract.js";
 import { commandHash, displayCommand } from "../../text/redact.js";
 import type { CommandInput, SpawnOptions } from "../api.js";
 import {
@@ -24,7 +24,7 @@ import {
   checkTerminalSize,
   checkUmask,
   checkWholeNumber,
-} from "../run-options.js";
+} from "../check-options.js";
 import type { SupervisorContext } from "../run/live-run.js";
 import { buildEnvironment } from "./environment.js";
 

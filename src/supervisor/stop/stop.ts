@@ -14,7 +14,7 @@ import {
   type StopHost,
 } from "../end/without-anchor.js";
 import { listMembers } from "../inspect/membership.js";
-import type { CancelOptions } from "../run-options.js";
+import type { CancelOptions } from "../check-options.js";
 import { requestStop, toStopRequest } from "../run/lifecycle.js";
 import type { LiveRun, SupervisorContext } from "../run/live-run.js";
 import { cgroupOf, type RecordedIdentity, runAddressOf } from "../run/recorded-identity.js";

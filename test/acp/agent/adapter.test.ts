@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { expect, onTestFinished, test } from "vitest";
-import { removeAgentTmpdir } from "../../../src/acp/agent/adapter.js";
+import { removeAgentTmpdir } from "../../../src/acp/agent/agent-connection.js";
 import type { SessionUpdate } from "../../../src/acp/wire/message.js";
 import { AcpFixture, misbehavingAgent, shellAgent } from "../../support/agents/acp-fixture.js";
 import { openAdapterFixture } from "../../support/agents/adapter-fixture.js";

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { existsSync } from "node:fs";
 import { expect, test } from "vitest";
-import { Adapter } from "../../../src/acp/agent/adapter.js";
+import { Adapter } from "../../../src/acp/agent/agent-connection.js";
 import type { ConnectionHandlers, ConnectionState } from "../../../src/acp/wire/handlers.js";
 import { deferred } from "../../../src/async/deferred.js";
 import type { Run, Supervisor } from "../../../src/supervisor/api.js";

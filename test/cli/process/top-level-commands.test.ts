@@ -5,7 +5,7 @@ import { describe, expect, test } from "vitest";
 import { newestEvents } from "../../../src/cli/process/events.js";
 import type { RunEvent } from "../../../src/model/run-event.js";
 import type { RunRecord } from "../../../src/model/run.js";
-import type { EventFilter } from "../../../src/store/runs/store.js";
+import type { EventFilter } from "../../../src/store/runs/contract.js";
 import { gatewayAndCliForFile } from "../../support/cli/batch-cli.js";
 
 const shared = gatewayAndCliForFile();

@@ -4,11 +4,11 @@ import { LeaseLost, RunNotFound, StateUnusable, SupervisorClosed } from "../../.
 import { RunLocator } from "../../../src/gateway/peers/locators.js";
 import { RemoteStopExecutor } from "../../../src/gateway/peers/remote-stops.js";
 import type { RemoteStopResult } from "../../../src/model/gateway.js";
-import type { RemoteStopStore } from "../../../src/store/gateways/store.js";
+import type { RemoteStopStore } from "../../../src/store/gateways/contract.js";
 import { openSqliteStore } from "../../../src/store/sqlite/open.js";
 import type { Store } from "../../../src/store/store.js";
 import type { RunStopResult } from "../../../src/supervisor/api.js";
-import type { CancelOptions } from "../../../src/supervisor/run-options.js";
+import type { CancelOptions } from "../../../src/supervisor/check-options.js";
 import { newCommand } from "../../contract/gateway-contract.js";
 import { LEASE_MS, newRun } from "../../support/store/run-samples.js";
 import { temporaryDirectory } from "../../support/temporary-directory.js";

@@ -10,7 +10,7 @@ import type {
   TerminalRunChange,
   RunFilter,
   StateDirectoryScope,
-} from "../../../src/store/runs/store.js";
+} from "../../../src/store/runs/contract.js";
 import { applyRunChange, newRunRecord } from "../../../src/store/runs/apply-change.js";
 
 /** One committed change of one record. `before` is null for an insert. */

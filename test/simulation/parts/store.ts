@@ -10,7 +10,7 @@ import type {
   TerminalRunChange,
   RunFilter,
   RunStore,
-} from "../../../src/store/runs/store.js";
+} from "../../../src/store/runs/contract.js";
 import type { SimulatedDatabase } from "./database.js";
 
 export interface StoreCall {

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import type { RunRecord } from "../../../src/model/run.js";
 import { applyRunChange, newRunRecord } from "../../../src/store/runs/apply-change.js";
-import type { RunChange } from "../../../src/store/runs/store.js";
+import type { RunChange } from "../../../src/store/runs/contract.js";
 import { EXITED, EXITING, GATED, newRun, RUNNING } from "../../support/store/run-samples.js";
 
 const { to: _gated, ...gated } = GATED;

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { EventCursor } from "../../../src/store/runs/event-cursor.js";
 import type { RunEvent } from "../../../src/model/run-event.js";
-import type { EventFilter } from "../../../src/store/runs/store.js";
+import type { EventFilter } from "../../../src/store/runs/contract.js";
 import { newRunEvent } from "../../support/store/run-samples.js";
 
 /** Events whose numbers follow a sequence, like a server's. */

@@ -1,7 +1,7 @@
 import { join, resolve } from "node:path";
 import { DatabaseSync } from "@photostructure/sqlite";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import type { Lease } from "../../../src/store/runs/store.js";
+import type { Lease } from "../../../src/store/runs/contract.js";
 import { migrations } from "../../../src/store/sql/migrations.js";
 import { openSqliteStore } from "../../../src/store/sqlite/open.js";
 import { startChild } from "../../support/store/child-process.js";

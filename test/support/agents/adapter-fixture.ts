@@ -5,7 +5,7 @@ import {
   type AdapterEnd,
   type AdapterOptions,
   startAdapter,
-} from "../../../src/acp/agent/adapter.js";
+} from "../../../src/acp/agent/agent-connection.js";
 import { initialize } from "../../../src/acp/agent/open-agent-session.js";
 import { decidePermission, parsePermissionRequest } from "../../../src/acp/permissions/permission-policy.js";
 import { ReplayFilter, type TurnSummary } from "../../../src/acp/turn/turn-summary.js";

@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import type { NewRunEvent } from "../../../src/model/run-event.js";
 import { NO_LIMITS, type RunExit, type RunRecord } from "../../../src/model/run.js";
-import type { Lease, LeaseRequest, NewRun, RunChange } from "../../../src/store/runs/store.js";
+import type { Lease, LeaseRequest, NewRun, RunChange } from "../../../src/store/runs/contract.js";
 
 export const LEASE_MS = 30_000;
 

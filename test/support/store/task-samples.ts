@@ -8,7 +8,7 @@ import type {
   OutboxEntry,
 } from "../../../src/model/outbox.js";
 import type { Store } from "../../../src/store/store.js";
-import type { NewTask, TaskChange } from "../../../src/store/tasks/store.js";
+import type { NewTask, TaskChange } from "../../../src/store/tasks/contract.js";
 import { AT } from "./session-samples.js";
 
 export const PARENT: NotificationTarget = { kind: "session", sessionId: "ses_parent" };

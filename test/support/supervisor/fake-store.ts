@@ -11,7 +11,7 @@ import type {
   TerminalRunChange,
   RunFilter,
   RunStore,
-} from "../../../src/store/runs/store.js";
+} from "../../../src/store/runs/contract.js";
 import { applyRunChange, newRunRecord } from "../../../src/store/runs/apply-change.js";
 
 /** A store in memory that records what a supervisor writes, in order. */

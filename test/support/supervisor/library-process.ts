@@ -5,7 +5,7 @@ import type { Survivor } from "../../../src/model/process.js";
 import type { RunEvent } from "../../../src/model/run-event.js";
 import type { RunRecord, RunStateName } from "../../../src/model/run.js";
 import type { CommandInput, SpawnOptions } from "../../../src/supervisor/api.js";
-import type { CancelOptions } from "../../../src/supervisor/run-options.js";
+import type { CancelOptions } from "../../../src/supervisor/check-options.js";
 import { libraryPath, type Sandbox } from "../sandbox.js";
 import { CommandedProcess } from "./commanded-process.js";
 

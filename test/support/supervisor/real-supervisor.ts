@@ -6,7 +6,7 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { onTestFinished } from "vitest";
 import type { Problem, Run, Supervisor, SupervisorOptions } from "../../../src/supervisor/api.js";
-import type { FollowOptions } from "../../../src/supervisor/run-options.js";
+import type { FollowOptions } from "../../../src/supervisor/check-options.js";
 import { openSupervisor } from "../../../src/supervisor/open.js";
 import { removeStateDirectory } from "../temporary-directory.js";
 

@@ -2,7 +2,7 @@ import { resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { RunRecord } from "../../../src/model/run.js";
 import type { CommandInput, ReconcileScope, SpawnOptions } from "../../../src/supervisor/api.js";
-import type { CancelOptions } from "../../../src/supervisor/run-options.js";
+import type { CancelOptions } from "../../../src/supervisor/check-options.js";
 import type { Decided } from "../../../src/supervisor/decision.js";
 import { readProcess } from "../live-processes.js";
 import { waitFor } from "../wait-for.js";

@@ -2,7 +2,7 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect } from "vitest";
 import type { OutputChunk, Run, Supervisor } from "../../../src/supervisor/api.js";
-import type { FollowOptions } from "../../../src/supervisor/run-options.js";
+import type { FollowOptions } from "../../../src/supervisor/check-options.js";
 import { bytePattern, hash } from "../../support/byte-pattern.js";
 
 /** A file with `length` bytes of the pattern, for programs to print. */

@@ -7,7 +7,7 @@ import { readMachineIdentity } from "../../../src/home/machine-identity.js";
 import { newRunId } from "../../../src/model/ids.js";
 import { NO_DEADLINES, NO_LIMITS, type RunRecord } from "../../../src/model/run.js";
 import { openSqliteStore } from "../../../src/store/sqlite/open.js";
-import { defaultPolicy } from "../../../src/supervisor/run-options.js";
+import { defaultPolicy } from "../../../src/supervisor/check-options.js";
 import { SharedHome } from "../../support/supervisor/shared-home.js";
 import type { SupervisorProcess } from "../../support/supervisor/supervisor-process.js";
 import { waitFor } from "../../support/wait-for.js";

@@ -10,7 +10,7 @@ import { messages } from "../../../src/anchor/protocol/messages.js";
 import { acquireInstanceLock } from "../../../src/home/instance-lock.js";
 import { readMachineIdentity } from "../../../src/home/machine-identity.js";
 import { openStateDirectory } from "../../../src/store/open.js";
-import type { RunStore } from "../../../src/store/runs/store.js";
+import type { RunStore } from "../../../src/store/runs/contract.js";
 import { openSqliteStore } from "../../../src/store/sqlite/open.js";
 import type { Supervisor } from "../../../src/supervisor/api.js";
 import { createSupervisor } from "../../../src/supervisor/supervisor.js";

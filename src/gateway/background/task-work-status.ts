@@ -6,7 +6,7 @@ import { CLI_BACKEND } from "../../model/enums.js";
 import type { TaskRecord } from "../../model/task.js";
 import { readOutputText } from "../../queries/output.js";
 import type { Sessions } from "../../sessions/sessions.js";
-import type { AcpStore } from "../../store/acp/store.js";
+import type { AcpStore } from "../../store/acp/contract.js";
 import type { Supervisor } from "../../supervisor/api.js";
 import { outcomeOfRun, outcomeOfTurn } from "../../tasks/outcome.js";
 import type { WorkStatus } from "../../tasks/plan-maintenance.js";
