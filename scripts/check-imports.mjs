@@ -31,7 +31,7 @@ const layers = [
 const inside = {
   anchor: [["binary.ts", "run-dir"], "inspect", "protocol", "instance", "host.ts", "*"],
   supervisor: [
-    ["run-options.ts", "decision.ts"],
+    ["check-options.ts", "decision.ts"],
     "api.ts",
     "run",
     "inspect",

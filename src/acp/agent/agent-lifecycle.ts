@@ -2,7 +2,7 @@ import { AcpClosed, AcpNotRestartable, StdinClosed } from "../../errors.js";
 import type { AcpTurn, StoredError } from "../../model/acp.js";
 import type { AcpChange } from "../../store/acp/contract.js";
 import type { Run } from "../../supervisor/api.js";
-import { type AdapterEnd, removeAgentTmpdir } from "./agent-connection.js";
+import { type AgentEnd, removeAgentTmpdir } from "./agent-run.js";
 import { AgentProcess, type AgentProcessDeps } from "./agent-process.js";
 import { toProblem } from "./exit-reason.js";
 
@@ -67,7 +67,7 @@ export class AgentLifecycle {
   async preventStart(): Promise<void> {
     this.#closed = true;
     if (this.#starting === null) return;
-    this.#agent?.adapter.connection.close("closed", "its session is closed");
+    this.#agent?.agentRun.connection.close("closed", "its session is closed");
     await this.#starting.catch(() => undefined);
   }
 
@@ -85,7 +85,7 @@ export class AgentLifecycle {
   async #start(previous: AgentProcess | null): Promise<AgentProcess> {
     const { writer, clock } = this.#deps;
     if (previous !== null) {
-      await previous.adapter.close("acp: replaced by a new agent");
+      await previous.agentRun.close("acp: replaced by a new agent");
       await this.recordExit(previous);
     }
     const command = await this.#deps.command();
@@ -103,7 +103,7 @@ export class AgentLifecycle {
       throw error;
     }
     const exit = this.#setAgent(agent);
-    if (this.#closed) agent.adapter.connection.close("closed", "its session is closed");
+    if (this.#closed) agent.agentRun.connection.close("closed", "its session is closed");
     try {
       const { contextLost } = await agent.openSession();
       const at = clock.wall();
@@ -132,7 +132,7 @@ export class AgentLifecycle {
   async #awaitExit(agent: AgentProcess): Promise<void> {
     const end = await agent.ended();
     if (end !== null) {
-      this.#reportLeftoverTmpdir(agent.adapter.tmpdir, end.leftover);
+      this.#reportLeftoverTmpdir(agent.agentRun.tmpdir, end.leftover);
       const problem = toProblem(end.closed);
       return this.#commitEnd(agent, problem, end.closed.reason === "closed" ? null : problem);
     }
@@ -174,7 +174,7 @@ export class AgentLifecycle {
 }
 
 /** The reason why the agent exited by itself says more than the failed request. */
-function preferExitReason(error: unknown, end: AdapterEnd | null): unknown {
+function preferExitReason(error: unknown, end: AgentEnd | null): unknown {
   if (end === null || end.closed.reason === "closed") return error;
   const isSameReason = error instanceof AcpClosed && error.reason === end.closed.reason;
   return isSameReason || error instanceof StdinClosed ? end.closed : error;

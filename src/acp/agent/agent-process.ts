@@ -22,7 +22,7 @@ import type { AcpLimits } from "../limits.js";
 import { PermissionRequests } from "../permissions/permission-requests.js";
 import { ReplayFilter } from "../turn/turn-summary.js";
 import { AcpConnection } from "../wire/connection.js";
-import { Adapter, type AdapterEnd, agentTmpdirPath, startAdapter } from "./agent-connection.js";
+import { AgentRun, type AgentEnd, agentTmpdirPath, startAgent } from "./agent-run.js";
 import { initialize, openAgentSession } from "./open-agent-session.js";
 import { TurnRecorder } from "./turn-recorder.js";
 
@@ -47,14 +47,14 @@ export class AgentProcess {
   readonly clientRequests: ClientRequests;
   readonly terminals: Terminals;
   readonly recorder: TurnRecorder;
-  #adapter: Adapter | null = null;
+  #agentRun: AgentRun | null = null;
   #connection: AcpConnection | null = null;
 
   constructor(deps: AgentProcessDeps) {
     this.#deps = deps;
     const { writer, clock, limits, supervisor, onProblem } = deps;
-    const connection = (): AcpConnection => this.#connection ?? this.adapter.connection;
-    const isAlive = (): boolean => this.#adapter?.run.state === "running";
+    const connection = (): AcpConnection => this.#connection ?? this.agentRun.connection;
+    const isAlive = (): boolean => this.#agentRun?.run.state === "running";
     this.terminals = new Terminals(supervisor, limits.graceMs);
     this.permissionRequests = new PermissionRequests({
       writer,
@@ -73,7 +73,7 @@ export class AgentProcess {
       permissionRequests,
       clientRequests: this.clientRequests,
       isAlive,
-      stdinAccepted: () => this.#adapter?.run.stdinAccepted ?? 0,
+      stdinAccepted: () => this.#agentRun?.run.stdinAccepted ?? 0,
       onMalformed: (why, excerpt) =>
         onProblem(
           `the agent of ACP session ${writer.row.sessionId} wrote a line that is not a frame (${why}): ${excerpt}`,
@@ -82,13 +82,13 @@ export class AgentProcess {
     });
   }
 
-  get adapter(): Adapter {
-    if (this.#adapter === null) throw new Error("the agent has not been started");
-    return this.#adapter;
+  get agentRun(): AgentRun {
+    if (this.#agentRun === null) throw new Error("the agent has not been started");
+    return this.#agentRun;
   }
 
   get run(): Run {
-    return this.adapter.run;
+    return this.agentRun.run;
   }
 
   /** Processes of the agent or its terminals that survived their KILL. */
@@ -100,13 +100,13 @@ export class AgentProcess {
   get isStuck(): boolean {
     return (
       this.recorder.turn === null &&
-      this.adapter.connection.state.pending.some(({ method }) => method === "session/prompt")
+      this.agentRun.connection.state.pending.some(({ method }) => method === "session/prompt")
     );
   }
 
   /** Whether the agent can take a prompt. */
   get isUsable(): boolean {
-    return !this.isStuck && !this.adapter.connection.isClosed && this.run.state === "running";
+    return !this.isStuck && !this.agentRun.connection.isClosed && this.run.state === "running";
   }
 
   /** The whole question of a pending permission request. */
@@ -134,7 +134,7 @@ export class AgentProcess {
     if (!mayStart) throw new AcpSessionClosed(sessionId);
     const { env, inherit } = command;
     const { graceMs, ownExitMs } = limits;
-    this.#adapter = await startAdapter(supervisor, {
+    this.#agentRun = await startAgent(supervisor, {
       ...{ argv: executedArgv(command), env, inherit, cwd, runId, sessionId, sessionKey, graceMs, ownExitMs },
       // The operator wrote the catalogue, so its variables are trusted.
       allowEnv: Object.keys(env),
@@ -148,7 +148,7 @@ export class AgentProcess {
   async openSession(): Promise<{ readonly contextLost: boolean }> {
     const { writer, clock, limits, clientAccess } = this.#deps;
     const { recorder } = this;
-    const { connection } = this.adapter;
+    const { connection } = this.agentRun;
     const { agentSessionId: previousSessionId, cwd } = writer.row;
     try {
       const capabilities = await initialize(
@@ -174,8 +174,8 @@ export class AgentProcess {
     const { end, tmpdir: tmp } = writer.row;
     const { state, open } = await this.#restoreState(running);
     const deps = { handlers: this.recorder, ownExitMs: limits.ownExitMs };
-    this.#adapter = new Adapter(run, tmp ?? "", deps, { state, startAt: end });
-    this.#connection = this.#adapter.connection;
+    this.#agentRun = new AgentRun(run, tmp ?? "", deps, { state, startAt: end });
+    this.#connection = this.#agentRun.connection;
     this.permissionRequests.restore(open);
     this.clientRequests.resume();
   }
@@ -220,8 +220,8 @@ export class AgentProcess {
   }
 
   /** Resolves when the processes are gone; null: the run was detached and continues elsewhere. */
-  async ended(): Promise<AdapterEnd | null> {
-    return this.adapter.ended.catch(() => null);
+  async ended(): Promise<AgentEnd | null> {
+    return this.agentRun.ended.catch(() => null);
   }
 
   #turnOfPermission() {

@@ -25,7 +25,7 @@ import {
   parseParams,
   storableParams,
 } from "./operations.js";
-import { terminalParams, type WaitingRequest, WaitingRequests } from "./deferred-requests.js";
+import { terminalParams, type DeferredRequest, DeferredRequests } from "./deferred-requests.js";
 
 export interface ClientRequestsDeps extends OperationDeps {
   readonly clock: Clock;
@@ -52,7 +52,7 @@ const PERMISSION_OPTIONS = [
  */
 export class ClientRequests {
   readonly #deps: ClientRequestsDeps;
-  readonly #waiting = new WaitingRequests();
+  readonly #waiting = new DeferredRequests();
   /** Changes that are committed together with an answer. */
   readonly #withAnswer = new Map<RpcId, AcpChange>();
   readonly handlers: ConnectionHandlers["requests"];
@@ -82,7 +82,7 @@ export class ClientRequests {
     await this.#deps.terminals.restore(agentRunId, this.#waiting.restore(log, agentRunId));
   }
 
-  get waiting(): readonly Pick<WaitingRequest, "rpcId" | "method">[] {
+  get waiting(): readonly Pick<DeferredRequest, "rpcId" | "method">[] {
     return this.#waiting.list;
   }
 
@@ -216,7 +216,7 @@ export class ClientRequests {
     if ((await this.#skipIfAgentDead(request)) || permissionRequests.countOrClose()) return;
     const { id, method, end } = request;
     const { turnId } = permissionRequests;
-    let waiting: WaitingRequest;
+    let waiting: DeferredRequest;
     try {
       this.#assertOwnSession(request);
       const params = parseParams(terminalParams, request.params);
@@ -229,7 +229,7 @@ export class ClientRequests {
     void this.#runLongRunning(waiting);
   }
 
-  async #runLongRunning(waiting: WaitingRequest): Promise<void> {
+  async #runLongRunning(waiting: DeferredRequest): Promise<void> {
     const { terminals } = this.#deps;
     await this.#finish(waiting, async () => {
       let detached = false;
@@ -246,7 +246,7 @@ export class ClientRequests {
   }
 
   /** `execute` resolves with null if the next gateway process has to answer. */
-  async #finish(waiting: WaitingRequest, execute: () => Promise<RpcOutcome | null>): Promise<void> {
+  async #finish(waiting: DeferredRequest, execute: () => Promise<RpcOutcome | null>): Promise<void> {
     const outcome = await execute();
     if (outcome === null) return;
     const update = this.#waiting.remove(waiting, this.#deps.clock.wall());

@@ -4,7 +4,7 @@ import type { RpcId } from "../wire/message.js";
 import { parseParams } from "./operations.js";
 
 /** A request of the agent that is answered later. It is stored, and the next gateway process continues with it. */
-export interface WaitingRequest {
+export interface DeferredRequest {
   readonly runId: string;
   readonly rpcId: RpcId;
   readonly method: string;
@@ -17,20 +17,20 @@ export interface WaitingRequest {
 
 /** Stored as the data of an update. */
 type LogEntry =
-  | { readonly waiting: WaitingRequest }
-  | { readonly answered: Pick<WaitingRequest, "runId" | "rpcId"> };
+  | { readonly waiting: DeferredRequest }
+  | { readonly answered: Pick<DeferredRequest, "runId" | "rpcId"> };
 
 const MAX_TERMINAL_ID_CHARS = 100;
 export const terminalParams = z.object({ terminalId: z.string().max(MAX_TERMINAL_ID_CHARS) });
 
-export class WaitingRequests {
-  readonly #requests = new Map<RpcId, WaitingRequest>();
+export class DeferredRequests {
+  readonly #requests = new Map<RpcId, DeferredRequest>();
 
-  get list(): readonly WaitingRequest[] {
+  get list(): readonly DeferredRequest[] {
     return [...this.#requests.values()];
   }
 
-  get(rpcId: RpcId): WaitingRequest | undefined {
+  get(rpcId: RpcId): DeferredRequest | undefined {
     return this.#requests.get(rpcId);
   }
 
@@ -55,19 +55,19 @@ export class WaitingRequests {
   }
 
   /** Returns the update to store. `storable`: the parameters as they may be stored. */
-  add(request: WaitingRequest, at: number, storable: unknown = request.params): NewAcpUpdate {
+  add(request: DeferredRequest, at: number, storable: unknown = request.params): NewAcpUpdate {
     this.#requests.set(request.rpcId, request);
     return logUpdate(request, at, { waiting: { ...request, params: storable } });
   }
 
   /** Returns the update to store with the answer. */
-  remove(request: WaitingRequest, at: number): NewAcpUpdate {
+  remove(request: DeferredRequest, at: number): NewAcpUpdate {
     const { runId, rpcId } = request;
     this.#requests.delete(rpcId);
     return logUpdate(request, at, { answered: { runId, rpcId } });
   }
 }
 
-function logUpdate({ turnId }: WaitingRequest, at: number, data: LogEntry): NewAcpUpdate {
+function logUpdate({ turnId }: DeferredRequest, at: number, data: LogEntry): NewAcpUpdate {
   return { turnId, at, type: "client", data };
 }

@@ -30,7 +30,7 @@ export interface ClosingSession {
 export async function closeSession(session: ClosingSession, options: CloseSessionOptions): Promise<void> {
   const { clock, limits } = session.deps;
   const timeout = clock.setTimer(limits.cancelMs + 2 * limits.closeMs, () => {
-    session.lifecycle.agent?.adapter.close(options.actor).catch(() => undefined);
+    session.lifecycle.agent?.agentRun.close(options.actor).catch(() => undefined);
   });
   try {
     await runCloseSteps(session, options);
@@ -54,7 +54,7 @@ async function runCloseSteps(
   const { runId } = writer.row;
   if (agent !== null) {
     await closeAgentSession(agent, writer, { discard, deadlineMs: limits.closeMs });
-    await agent.adapter.close(actor);
+    await agent.agentRun.close(actor);
     await lifecycle.recordExit(agent);
   } else if (runId !== null) {
     await supervisor.stop(runId, { actor }).catch(() => undefined);
@@ -80,7 +80,7 @@ async function closeAgentSession(
   if (agentSessionId === null || agent.isStuck) return;
   const supported = (capabilities as { readonly agentCapabilities?: AgentSessionCapabilities } | null)
     ?.agentCapabilities;
-  const { connection } = agent.adapter;
+  const { connection } = agent.agentRun;
   const session = { sessionId: agentSessionId };
   if (isSupported(supported?.sessionCapabilities?.close))
     await connection.request("session/close", session, { deadlineMs }).catch(() => undefined);

@@ -56,7 +56,7 @@ export class SessionRunner {
 
   /** The newest stderr of the agent, with secrets redacted. */
   get stderr(): string {
-    return this.#lifecycle.agent?.adapter.stderr.text ?? "";
+    return this.#lifecycle.agent?.agentRun.stderr.text ?? "";
   }
 
   /** Null: there is no agent. */
@@ -150,12 +150,12 @@ export class SessionRunner {
     }
     // How far its initialization got is unknown.
     if (state !== "ready")
-      agent.adapter.connection.close("closed", "it was being started when its gateway ended");
+      agent.agentRun.connection.close("closed", "it was being started when its gateway ended");
     this.#wakePending = true;
     const turn = this.#turns.sentTurn;
     if (turn === null || turn.requestId === null)
       return this.#runExclusive(() => this.#turns.auditLast(agent));
-    const answer = agent.adapter.connection.answerTo(turn.requestId);
+    const answer = agent.agentRun.connection.answerTo(turn.requestId);
     this.#runExclusive(() => this.#turns.awaitEnd(agent, turn, answer));
     // Whether the agent received the cancel is unknown; a second one does no harm.
     if (turn.cancel !== null) void this.#turns.cancel(turn, turn.cancel).catch(() => undefined);

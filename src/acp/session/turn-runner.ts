@@ -104,7 +104,7 @@ export class TurnRunner {
     const running = agent.recorder.beginTurn(turn, before, this.#lifecycle.contextLost, messages);
     const sessionId = this.#deps.writer.row.agentSessionId ?? "";
     const prompt = [{ type: "text" as const, text: `${text}${turn.prompt}` }];
-    const answer = agent.adapter.connection.request(
+    const answer = agent.agentRun.connection.request(
       "session/prompt",
       { sessionId, prompt },
       { deadlineMs: turn.timeoutMs, fatal: true },
@@ -114,7 +114,7 @@ export class TurnRunner {
 
   /** Resolves when the turn's end is stored and its processes are audited. */
   async awaitEnd(agent: AgentProcess, turn: RunningTurn, answer: Promise<unknown>): Promise<void> {
-    using _watch = agent.adapter.connection.watchTurn(this.#deps.limits.noFramesMs);
+    using _watch = agent.agentRun.connection.watchTurn(this.#deps.limits.noFramesMs);
     try {
       await Promise.race([answer, turn.endRecorded.promise]);
     } catch (error) {
@@ -153,7 +153,7 @@ export class TurnRunner {
     // Some agents never end a turn while one of their permission requests is open.
     await agent.permissionRequests.cancelAll(actor);
     const sessionId = writer.row.agentSessionId ?? "";
-    agent.adapter.connection.notify("session/cancel", { sessionId }).catch(() => undefined);
+    agent.agentRun.connection.notify("session/cancel", { sessionId }).catch(() => undefined);
     await clock.sleep(limits.cancelMs, turn.endRecorded.promise);
     if (!turn.ended) await agent.recorder.endTurn(turn, { outcome: "cancel-unconfirmed" });
     await turn.audited.promise;

@@ -1,12 +1,12 @@
 import { createHash } from "node:crypto";
 import { existsSync } from "node:fs";
 import { expect, test } from "vitest";
-import { Adapter } from "../../../src/acp/agent/agent-connection.js";
+import { AgentRun } from "../../../src/acp/agent/agent-run.js";
 import type { ConnectionHandlers, ConnectionState } from "../../../src/acp/wire/handlers.js";
 import { deferred } from "../../../src/async/deferred.js";
 import type { Run, Supervisor } from "../../../src/supervisor/api.js";
 import { misbehavingAgent } from "../../support/agents/acp-fixture.js";
-import { openAgent, startTestAdapter } from "../../support/agents/adapter-fixture.js";
+import { openAgent, startTestAgent } from "../../support/agents/agent-run-fixture.js";
 import {
   findProcessesOfRun,
   realSupervisor,
@@ -42,16 +42,16 @@ function keeping(kept: Kept, atUpdate: (count: number) => void = () => undefined
 async function begin(
   mode: string,
   handlers: ConnectionHandlers,
-): Promise<{ home: string; first: Supervisor; began: Adapter }> {
+): Promise<{ home: string; first: Supervisor; began: AgentRun }> {
   const home = await temporaryHome();
   const first = await realSupervisor({ home, instanceId: "in_acp" });
-  const began = await startTestAdapter(first, { argv: misbehavingAgent(mode), handlers });
+  const began = await startTestAgent(first, { argv: misbehavingAgent(mode), handlers });
   await openAgent(began);
   return { home, first, began };
 }
 
 /** The run, under the next supervisor. */
-async function reattach(home: string, first: Supervisor, began: Adapter): Promise<Run> {
+async function reattach(home: string, first: Supervisor, began: AgentRun): Promise<Run> {
   await first.close({ leaveRuns: true });
   await expect(began.ended).rejects.toMatchObject({ code: "SUPERVISOR_CLOSED" });
   expect(existsSync(began.tmpdir)).toBe(true);
@@ -60,11 +60,11 @@ async function reattach(home: string, first: Supervisor, began: Adapter): Promis
   return run!;
 }
 
-async function closeAndCheck(adapter: Adapter): Promise<void> {
-  const { record } = await adapter.close("test");
+async function closeAndCheck(agentRun: AgentRun): Promise<void> {
+  const { record } = await agentRun.close("test");
   expect(record).toMatchObject({ emptiness: "proven" });
-  expect(await findProcessesOfRun(adapter.run.runId)).toEqual([]);
-  expect(existsSync(adapter.tmpdir)).toBe(false);
+  expect(await findProcessesOfRun(agentRun.run.runId)).toEqual([]);
+  expect(existsSync(agentRun.tmpdir)).toBe(false);
 }
 
 test("a turn continues in the next gateway process without lost or repeated updates", async () => {
@@ -85,13 +85,13 @@ test("a turn continues in the next gateway process without lost or repeated upda
   expect(kept.texts.length).toBeLessThan(3_000);
 
   const deps = { handlers: keeping(kept), ownExitMs: 5_000 };
-  const adapter = new Adapter(run, began.tmpdir, deps, { state, startAt: kept.end });
+  const agentRun = new AgentRun(run, began.tmpdir, deps, { state, startAt: kept.end });
   const [pending] = state.pending;
-  expect(await adapter.connection.answerTo(pending!.id)).toEqual({ stopReason: "end_turn" });
+  expect(await agentRun.connection.answerTo(pending!.id)).toEqual({ stopReason: "end_turn" });
   expect(kept.texts).toEqual(Array.from({ length: 3_000 }, (_, at) => `${at}`));
   expect(kept.stopReasons).toHaveLength(1);
-  expect(await adapter.connection.request("session/prompt", prompt, { deadlineMs: 20_000 })).toBeDefined();
-  await closeAndCheck(adapter);
+  expect(await agentRun.connection.request("session/prompt", prompt, { deadlineMs: 20_000 })).toBeDefined();
+  await closeAndCheck(agentRun);
 });
 
 test("the next gateway process writes the rest of a half-written prompt", async () => {
@@ -118,8 +118,8 @@ test("the next gateway process writes the rest of a half-written prompt", async 
 
   process.kill(run.rootPid!, "SIGUSR1");
   const deps = { handlers: keeping(kept), ownExitMs: 5_000 };
-  const adapter = new Adapter(run, began.tmpdir, deps, { state, startAt: kept.end });
-  expect(await adapter.connection.answerTo(state.pending[0]!.id)).toEqual({ stopReason: "end_turn" });
+  const agentRun = new AgentRun(run, began.tmpdir, deps, { state, startAt: kept.end });
+  expect(await agentRun.connection.answerTo(state.pending[0]!.id)).toEqual({ stopReason: "end_turn" });
   expect(kept.texts).toEqual([createHash("sha256").update(text).digest("hex")]);
-  await closeAndCheck(adapter);
+  await closeAndCheck(agentRun);
 });

@@ -9,7 +9,7 @@ import { prepareAgent } from "./agent-recipes.js";
 
 const timeoutMs = 110_000;
 
-/** Those whose packages have a command beside the adapter. */
+/** Those whose packages have a command beside the agentRun. */
 test.each(["opencode", "gemini", "qwen"])(
   "%s: found, its version asked; a prompt by its command, its answer kept, then resumed",
   async (name) => {

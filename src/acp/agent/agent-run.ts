@@ -48,26 +48,26 @@ type AgentSpawnOptions = Pick<
   "env" | "inherit" | "allowEnv" | "cwd" | "graceMs" | "sessionKey" | "sessionId" | "agentId" | "backendId"
 >;
 
-interface AdapterDeps {
+interface AgentRunDeps {
   readonly handlers: ConnectionHandlers;
   /** Time to exit by itself after the input or output ended. */
   readonly ownExitMs: number;
 }
 
-export interface AdapterOptions extends AgentSpawnOptions, AdapterDeps {
+export interface AgentRunOptions extends AgentSpawnOptions, AgentRunDeps {
   readonly argv: readonly string[];
   /** Also names the agent's TMPDIR, which is removed when the run has ended. */
   readonly runId: string;
 }
 
 /** The state in which an earlier gateway process left a run. */
-export interface AdapterResumption {
+export interface AgentResumption {
   readonly state: ConnectionState;
   /** The effects of the frames before this offset are stored. */
   readonly startAt: number;
 }
 
-export interface AdapterEnd {
+export interface AgentEnd {
   readonly closed: AcpClosed;
   readonly record: RunRecord;
   /** Why the TMPDIR could not be removed; null: it was. */
@@ -81,17 +81,17 @@ export interface AdapterEnd {
  * To resume after a restart, the caller stores `tmpdir` and what the handlers get: received data with its `end`, and the
  * frame that is being sent. `AdapterResumption` is made of these.
  */
-export class Adapter {
+export class AgentRun {
   readonly run: Run;
   readonly connection: AcpConnection;
   readonly stderr = new StderrTail();
   readonly tmpdir: string;
   /** Resolves when the connection is closed, every process is gone and the TMPDIR is removed. Rejects if the run was detached. */
-  readonly ended: Promise<AdapterEnd>;
+  readonly ended: Promise<AgentEnd>;
   readonly #ownExitMs: number;
 
-  /** `resumption`: to continue an adapter that an earlier gateway process started. */
-  constructor(run: Run, tmp: string, deps: AdapterDeps, resumption?: AdapterResumption) {
+  /** `resumption`: to continue an agent that an earlier gateway process started. */
+  constructor(run: Run, tmp: string, deps: AgentRunDeps, resumption?: AgentResumption) {
     this.run = run;
     this.tmpdir = tmp;
     this.#ownExitMs = deps.ownExitMs;
@@ -110,14 +110,14 @@ export class Adapter {
   }
 
   /** Closes stdin, waits for the agent to exit by itself, then stops the run. */
-  async close(actor: string): Promise<AdapterEnd> {
+  async close(actor: string): Promise<AgentEnd> {
     this.run.closeStdin().catch(() => undefined);
     await this.#awaitOwnExit();
     await this.run.cancel({ actor });
     return this.ended;
   }
 
-  async #awaitEnd(drained: Promise<void>): Promise<AdapterEnd> {
+  async #awaitEnd(drained: Promise<void>): Promise<AgentEnd> {
     const closed = await this.connection.closed;
     // An agent that is exiting closes its output first.
     if (closed.reason === "ended") await this.#awaitOwnExit();
@@ -140,10 +140,10 @@ export class Adapter {
   }
 }
 
-export async function startAdapter(
+export async function startAgent(
   supervisor: Supervisor,
-  { argv, env, handlers, ownExitMs, ...spawnOptions }: AdapterOptions,
-): Promise<Adapter> {
+  { argv, env, handlers, ownExitMs, ...spawnOptions }: AgentRunOptions,
+): Promise<AgentRun> {
   const tmp = agentTmpdirPath(spawnOptions.runId);
   // Fails if the directory exists: then it is not ours.
   await mkdir(tmp, { mode: 0o700 });
@@ -160,7 +160,7 @@ export async function startAdapter(
         stdout: { policy: "back-pressure", boundBytes: defaults.acpSpoolBytes },
       },
     );
-    return new Adapter(run, tmp, { handlers, ownExitMs });
+    return new AgentRun(run, tmp, { handlers, ownExitMs });
   } catch (error) {
     await removeAgentTmpdir(tmp);
     throw error;

@@ -1,11 +1,11 @@
 import { existsSync } from "node:fs";
 import { expect, onTestFinished } from "vitest";
 import {
-  type Adapter,
-  type AdapterEnd,
-  type AdapterOptions,
-  startAdapter,
-} from "../../../src/acp/agent/agent-connection.js";
+  type AgentRun,
+  type AgentEnd,
+  type AgentRunOptions,
+  startAgent,
+} from "../../../src/acp/agent/agent-run.js";
 import { initialize } from "../../../src/acp/agent/open-agent-session.js";
 import { decidePermission, parsePermissionRequest } from "../../../src/acp/permissions/permission-policy.js";
 import { ReplayFilter, type TurnSummary } from "../../../src/acp/turn/turn-summary.js";
@@ -20,17 +20,17 @@ import { findProcessesOfRun, plantLookalike, realSupervisor } from "../superviso
 const TIMEOUT_MS = 20_000;
 
 /** An agent under a real supervisor, with a simple client. */
-export class AdapterFixture {
-  readonly adapter: Adapter;
+export class AgentRunFixture {
+  readonly agentRun: AgentRun;
   conversation = new ReplayFilter("");
   sessionId = "";
 
-  constructor(adapter: Adapter) {
-    this.adapter = adapter;
+  constructor(agentRun: AgentRun) {
+    this.agentRun = agentRun;
   }
 
   async open(): Promise<void> {
-    this.sessionId = await openAgent(this.adapter);
+    this.sessionId = await openAgent(this.agentRun);
     this.conversation = new ReplayFilter(this.sessionId);
   }
 
@@ -39,11 +39,11 @@ export class AdapterFixture {
   }
 
   cancel(): Promise<void> {
-    return this.adapter.connection.notify("session/cancel", { sessionId: this.sessionId });
+    return this.agentRun.connection.notify("session/cancel", { sessionId: this.sessionId });
   }
 
   async prompt({ text = "go", deadlineMs = TIMEOUT_MS } = {}): Promise<string> {
-    const { stopReason } = await this.adapter.connection.request(
+    const { stopReason } = await this.agentRun.connection.request(
       "session/prompt",
       { sessionId: this.sessionId, prompt: [{ type: "text", text }] },
       { deadlineMs, fatal: true },
@@ -52,17 +52,17 @@ export class AdapterFixture {
   }
 
   /** Asserts that every process and the directory are gone. */
-  async waitForExit(): Promise<AdapterEnd> {
-    const end = await this.adapter.ended;
+  async waitForExit(): Promise<AgentEnd> {
+    const end = await this.agentRun.ended;
     expect(end.record).toMatchObject({ state: "exited", emptiness: "proven" });
-    expect(await findProcessesOfRun(this.adapter.run.runId)).toEqual([]);
-    expect(existsSync(this.adapter.tmpdir)).toBe(false);
+    expect(await findProcessesOfRun(this.agentRun.run.runId)).toEqual([]);
+    expect(existsSync(this.agentRun.tmpdir)).toBe(false);
     return end;
   }
 }
 
 /** Initializes an agent and opens a session. Resolves with the id of the session. */
-export async function openAgent({ connection }: Adapter): Promise<string> {
+export async function openAgent({ connection }: AgentRun): Promise<string> {
   const options = { deadlineMs: TIMEOUT_MS, fatal: true };
   const clientCapabilities = toClientCapabilities(NO_CLIENT_ACCESS);
   await initialize(connection, { name: "holdfast-test", version: "0" }, { ...options, clientCapabilities });
@@ -71,30 +71,30 @@ export async function openAgent({ connection }: Adapter): Promise<string> {
 }
 
 /** Starts an agent beside a bystander that looks like the processes that agents leave. */
-export function startTestAdapter(
+export function startTestAgent(
   supervisor: Supervisor,
-  options: Pick<AdapterOptions, "argv" | "handlers">,
-): Promise<Adapter> {
+  options: Pick<AgentRunOptions, "argv" | "handlers">,
+): Promise<AgentRun> {
   plantLookalike("sleep", "3018");
   const limits = { graceMs: 300, ownExitMs: defaults.acpOwnExitMs };
-  return startAdapter(supervisor, { ...options, ...limits, runId: newRunId() });
+  return startAgent(supervisor, { ...options, ...limits, runId: newRunId() });
 }
 
-export async function openAdapterFixture(
+export async function openAgentRunFixture(
   argv: readonly string[],
   {
     rules = [],
     handlers = {},
   }: { readonly rules?: readonly PermissionRule[]; readonly handlers?: Partial<ConnectionHandlers> } = {},
-): Promise<AdapterFixture> {
+): Promise<AgentRunFixture> {
   const answer = async ({ id, params }: AgentRpcRequest): Promise<void> => {
     const asked = parsePermissionRequest(params);
     if (asked === null) throw new Error("not a permission request");
     const decision = decidePermission(rules, asked, asked.options);
     if (decision.type === "answer")
-      await fixture.adapter.connection.answer(id, { result: { outcome: decision.outcome } });
+      await fixture.agentRun.connection.answer(id, { result: { outcome: decision.outcome } });
   };
-  const adapter = await startTestAdapter(await realSupervisor(), {
+  const agentRun = await startTestAgent(await realSupervisor(), {
     argv,
     handlers: {
       onUpdates: async (batch) => {
@@ -104,7 +104,7 @@ export async function openAdapterFixture(
       ...handlers,
     },
   });
-  const fixture = new AdapterFixture(adapter);
-  onTestFinished(() => adapter.connection.close());
+  const fixture = new AgentRunFixture(agentRun);
+  onTestFinished(() => agentRun.connection.close());
   return fixture;
 }

@@ -5,10 +5,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { expect, onTestFinished, test } from "vitest";
-import { removeAgentTmpdir } from "../../../src/acp/agent/agent-connection.js";
+import { removeAgentTmpdir } from "../../../src/acp/agent/agent-run.js";
 import type { SessionUpdate } from "../../../src/acp/wire/message.js";
 import { AcpFixture, misbehavingAgent, shellAgent } from "../../support/agents/acp-fixture.js";
-import { openAdapterFixture } from "../../support/agents/adapter-fixture.js";
+import { openAgentRunFixture } from "../../support/agents/agent-run-fixture.js";
 import { waitFor } from "../../support/wait-for.js";
 
 const NOBODY = 65_534;
@@ -24,7 +24,7 @@ const exampleAgent = [
 
 test("the SDK's example agent completes a turn with a permission that a rule allows", async () => {
   const edits = { effect: "allow", kind: "edit", title: "Modifying * file" } as const;
-  const agent = await openAdapterFixture(exampleAgent, { rules: [edits] });
+  const agent = await openAgentRunFixture(exampleAgent, { rules: [edits] });
   await agent.open();
   const turn = agent.beginTurn();
   expect(await agent.prompt()).toBe("end_turn");
@@ -33,14 +33,14 @@ test("the SDK's example agent completes a turn with a permission that a rule all
     { id: "call_1", title: "Reading project files", kind: "read", status: "completed" },
     { id: "call_2", title: "Modifying critical configuration file", kind: "edit", status: "completed" },
   ]);
-  await agent.adapter.close("test");
+  await agent.agentRun.close("test");
   await agent.waitForExit();
 });
 
 test("without a rule a request is denied, and the process of a cancelled turn serves the next turn", async () => {
-  const agent = await openAdapterFixture(exampleAgent);
+  const agent = await openAgentRunFixture(exampleAgent);
   await agent.open();
-  const pid = agent.adapter.run.rootPid;
+  const pid = agent.agentRun.run.rootPid;
   const cancelled = agent.prompt();
   const first = agent.beginTurn();
   await waitFor("the turn has begun", () => first.tools.length > 0);
@@ -49,13 +49,13 @@ test("without a rule a request is denied, and the process of a cancelled turn se
   const turn = agent.beginTurn();
   expect(await agent.prompt()).toBe("end_turn");
   expect(turn.text.text).toContain("I'll skip the configuration update");
-  expect(agent.adapter.run.rootPid).toBe(pid);
-  await agent.adapter.close("test");
+  expect(agent.agentRun.run.rootPid).toBe(pid);
+  await agent.agentRun.close("test");
   await agent.waitForExit();
 });
 
 test.each(["giant-frame", "unterminated"])("%s: refused at the limit, in bounded memory", async (fault) => {
-  const agent = await openAdapterFixture(misbehavingAgent(fault));
+  const agent = await openAgentRunFixture(misbehavingAgent(fault));
   await agent.open();
   const before = process.memoryUsage().rss;
   await expect(agent.prompt()).rejects.toMatchObject({ reason: "frame-too-large" });
@@ -70,7 +70,7 @@ test("20,000 frames a second are handled in order and in bounded memory until th
   const onUpdates = async (batch: readonly SessionUpdate[]): Promise<void> => {
     for (const { update } of batch) if ((update["content"] as { text: string }).text !== `${next++}`) wrong++;
   };
-  const agent = await openAdapterFixture(misbehavingAgent("flood"), { handlers: { onUpdates } });
+  const agent = await openAgentRunFixture(misbehavingAgent("flood"), { handlers: { onUpdates } });
   await agent.open();
   const before = process.memoryUsage().rss;
   await expect(agent.prompt({ deadlineMs: 1_500 })).rejects.toMatchObject({ code: "ACP_TIMEOUT" });
@@ -83,14 +83,14 @@ test("20,000 frames a second are handled in order and in bounded memory until th
 });
 
 test("an agent that ignores SIGTERM and the end of its input is killed, and its stderr is redacted", async () => {
-  const agent = await openAdapterFixture(misbehavingAgent("stays"));
+  const agent = await openAgentRunFixture(misbehavingAgent("stays"));
   await agent.open();
   await agent.prompt({ text: "my token=abcdefghijklmnop" });
-  agent.adapter.connection.close();
+  agent.agentRun.connection.close();
   const { record } = await agent.waitForExit();
   expect(record.exit).toMatchObject({ reason: "manual-cancel", signal: "SIGKILL" });
-  expect(agent.adapter.stderr.text).toContain("working on");
-  expect(agent.adapter.stderr.text).not.toContain("abcdefghijklmnop");
+  expect(agent.agentRun.stderr.text).toContain("working on");
+  expect(agent.agentRun.stderr.text).not.toContain("abcdefghijklmnop");
 });
 
 test("read-only directories of an agent are removed, and targets of links are not", async () => {
