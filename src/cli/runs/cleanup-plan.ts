@@ -1,5 +1,4 @@
 import { defaults } from "../../defaults.js";
-import { BadInput, RunNotFound } from "../../errors.js";
 import { openStoreForReading } from "../../store/open.js";
 import type { ReadStore } from "../../store/store.js";
 import {
@@ -11,7 +10,7 @@ import {
 import { NEVER_OWNED } from "../../supervisor/reconcile/decide.js";
 import { runAddressOf } from "../../supervisor/run/recorded-identity.js";
 import { sanitizeLine } from "../../text/sanitize.js";
-import { type FoundRun, type LocalState, resolveRunRecord, toRunIdPrefix } from "../client/resolve-run.js";
+import { type FoundRun, type LocalState, resolveRun } from "../client/resolve-run.js";
 import { formatDuration } from "../options/units.js";
 import { runStatusText } from "../print/run-status.js";
 import { notice } from "../print/stderr.js";
@@ -69,14 +68,16 @@ export async function selectItems(
   request: CleanupRequest,
 ): Promise<readonly CleanupItem[]> {
   const { run, session, agent, label = {}, allOrphans } = request;
+  const wanted = run === undefined ? null : await resolveRun(localState, run);
+  if (run !== undefined && wanted === null) return [];
+  const runId = wanted?.runId ?? null;
   let unread: Error | null = null;
   let surveyed: readonly RunEvidence[] = [];
   try {
     await using store = await openStoreForReading(localState.directory.storePath);
-    if (store !== null) surveyed = await recordedLeftovers(localState, store, request);
+    if (store !== null) surveyed = await recordedLeftovers(localState, store, request, runId);
   } catch (error) {
-    if (error instanceof BadInput) throw error;
-    if (!(error instanceof RunNotFound)) unread = error instanceof Error ? error : new Error(String(error));
+    unread = error instanceof Error ? error : new Error(String(error));
   }
   if (unread !== null)
     notice(
@@ -86,8 +87,8 @@ export async function selectItems(
   const known = new Set(surveyed.map(({ record }) => record.runId));
   const runs = await selectRuns(
     localState,
-    (scope, runId) =>
-      (run === undefined || runId.startsWith(toRunIdPrefix(run))) &&
+    (scope, found) =>
+      (runId === null || found === runId) &&
       (session === undefined || scope.sessionKey === session) &&
       (agent === undefined || scope.agentId === agent) &&
       Object.entries(label).every(([key, value]) => scope.labels[key] === value),
@@ -162,9 +163,9 @@ function directoryItem(found: SelectedRun, live: RunProcesses, plan: CleanupPlan
 async function recordedLeftovers(
   localState: LocalState,
   store: ReadStore,
-  { run, session, agent, label = {}, allOrphans }: CleanupRequest,
+  { session, agent, label = {}, allOrphans }: CleanupRequest,
+  runId: string | null,
 ): Promise<readonly RunEvidence[]> {
-  const runId = run === undefined ? null : (await resolveRunRecord(store, run)).runId;
   const filter = {
     labels: label,
     ...(session === undefined ? {} : { sessionKey: session }),

@@ -119,23 +119,24 @@ async function selectTaskPage(
   };
   let query = db
     .selectFrom("tasks")
-    .selectAll()
     .where(equals("tasks", given))
     .orderBy(age, "desc")
     .orderBy("task_id", "desc")
     .limit(filter.limit);
-  if (seenBy !== undefined)
-    query = query.where((is) =>
-      is.or([
-        isColumnInScope(dialect, "owner_session_id", seenBy),
-        isColumnInScope(dialect, "child_session_id", seenBy),
-      ]),
-    );
   if (filter.open !== undefined) query = query.where(filter.open ? open : ended);
   if (cleanupBefore !== undefined) query = query.where("cleanup_after", "<", cleanupBefore);
   if (after !== undefined)
     query = query.where(sql<boolean>`(${age}, task_id) < (${after.createdAt}, ${after.taskId})`);
-  return taskTable.list(query);
+  if (seenBy === undefined) return taskTable.list(query.selectAll());
+  query = query.where((is) =>
+    is.or([
+      isColumnInScope(dialect, "owner_session_id", seenBy),
+      isColumnInScope(dialect, "child_session_id", seenBy),
+    ]),
+  );
+  // No index gives a session's tasks in order. The database sorts ids, which are short, instead of whole rows.
+  const page = db.selectFrom("tasks").selectAll().where("task_id", "in", query.select("task_id"));
+  return taskTable.list(page.orderBy("created_at", "desc").orderBy("task_id", "desc"));
 }
 
 function newestFirst(one: TaskRecord, other: TaskRecord): number {
