@@ -68,7 +68,7 @@ export class PeerUnreachable extends HoldfastError {
     why: string,
     { perhapsDone = false, missing = null, ...options }: PeerFailure = {},
   ) {
-    const heard = heartbeatAt === null ? "never heard of" : `last heard of ${formatUtc(heartbeatAt)}`;
+    const heard = heartbeatAt === null ? "no heartbeat" : `last heartbeat ${formatUtc(heartbeatAt)}`;
     const done = perhapsDone
       ? `${PERHAPS_DONE}.`
       : `Nothing was done. ${missing === null ? "Try again, or on that host." : peerAdvice[missing]}`;
@@ -78,7 +78,7 @@ export class PeerUnreachable extends HoldfastError {
         : "needs no connection to it: the store passes the request on";
     super(
       "PEER_UNREACHABLE",
-      `run ${runId} is on host ${hostName || hostId}, and its gateway ${instanceId} cannot be reached from here: ${why}; ${heard}. ${done} \`holdfast runs cancel\` ${stops}`,
+      `run ${runId} is on host ${hostName || hostId}, and its gateway ${instanceId} cannot be reached from here: ${why}; ${heard}. ${done} \`holdfast stop\` ${stops}`,
       options,
     );
     this.perhapsDone = perhapsDone;
@@ -138,7 +138,7 @@ export class TooManyRequests extends HoldfastError {
   constructor(limit: string, { close = false }: { readonly close?: boolean } = {}) {
     super(
       "TOO_MANY_REQUESTS",
-      `too many requests: the caller already has ${limit}; nothing was done, try again in a moment`,
+      `too many requests: the requester already has ${limit}; nothing was done, try again in a moment`,
     );
     this.close = close;
   }

@@ -18,7 +18,7 @@ export class LeaseLost extends RunError {
     super(
       "LEASE_LOST",
       runId,
-      `the lease of run ${runId} under epoch ${epoch} is lost${holder}; this supervisor will not touch the run`,
+      `the lease of run ${runId} under epoch ${epoch} is lost${holder}; this supervisor no longer controls the run`,
     );
     this.epoch = epoch;
     this.heldBy = heldBy;
@@ -134,7 +134,7 @@ export class NotAdopted extends RunError {
   }
 }
 
-/** The run or the host may still be alive, so its record is not given up. */
+/** The run or the host may still be alive, so its record is not ended. */
 export class NotForgotten extends HoldfastError {
   constructor(what: string, why: string) {
     super("NOT_FORGOTTEN", `${what} is not forgotten: ${why}. Nothing was changed`);

@@ -21,7 +21,7 @@ export class SessionTaken extends HoldfastError {
 
 export class SessionClosed extends SessionError {
   constructor(sessionId: string) {
-    super("SESSION_CLOSED", sessionId, `session ${sessionId} has ended; nothing was sent or started`);
+    super("SESSION_CLOSED", sessionId, `session ${sessionId} is closed; nothing was sent or started`);
   }
 }
 
@@ -32,7 +32,7 @@ export class SessionBusy extends SessionError {
     super(
       "SESSION_BUSY",
       sessionId,
-      `session ${sessionId} is at work (${runId}), and takes one prompt at a time; nothing was started`,
+      `session ${sessionId} already works on a prompt (${runId}), and accepts one at a time; nothing was started`,
     );
     this.runId = runId;
   }
@@ -82,7 +82,7 @@ export class TooManyApprovals extends SessionError {
     super(
       "TOO_MANY_APPROVALS",
       sessionId,
-      `session ${sessionId} already waits for ${limit} approvals; this one was not asked for and nothing was started`,
+      `session ${sessionId} already waits for ${limit} approvals; this one was not requested and nothing was started`,
     );
   }
 }
@@ -152,7 +152,7 @@ export class AcpNotHeld extends HoldfastError {
   ) {
     const { hostId = null, hostName = null, heartbeatAt = null } = gateway ?? {};
     const host = hostId === null ? "" : `, on host ${hostName || hostId}`;
-    const heard = heartbeatAt === null ? "" : `; last heard of ${formatUtc(heartbeatAt)}`;
+    const heard = heartbeatAt === null ? "" : `; last heartbeat ${formatUtc(heartbeatAt)}`;
     const unreachable = why === undefined ? "" : `, which cannot be reached: ${why}${heard}`;
     const done = perhapsDone
       ? PERHAPS_DONE
@@ -160,7 +160,7 @@ export class AcpNotHeld extends HoldfastError {
     const lost =
       why === undefined || runId === null
         ? ""
-        : `. If that host will not come back, give up its run with \`holdfast runs forget ${runId}\`; then the session can be closed`;
+        : `. If that host will not come back, end the record of its run with \`holdfast runs forget ${runId}\`; then the session can be closed`;
     super(
       "ACP_NOT_HELD",
       `the ACP session ${sessionId} belongs to gateway ${heldBy}${host}${unreachable}. ${done}${lost}`,
@@ -204,7 +204,7 @@ export class AcpQueueFull extends SessionError {
     super(
       "ACP_QUEUE_FULL",
       sessionId,
-      `${limit} prompts already wait in the ACP session ${sessionId}; this one was not taken`,
+      `${limit} prompts already wait in the ACP session ${sessionId}; this one was not accepted`,
     );
   }
 }
@@ -215,7 +215,7 @@ export class AcpNotRestartable extends SessionError {
     super(
       "ACP_NOT_RESTARTABLE",
       sessionId,
-      `the agent of the ACP session ${sessionId} is gone, and its command line was not kept (it contained what looks like a secret, or a program name to find in a session's PATH); close the session and open another`,
+      `the agent of the ACP session ${sessionId} is gone, and its command line was not kept (it may contain a secret, or names a program by its name in a session's PATH); close the session and open another`,
     );
   }
 }

@@ -133,7 +133,7 @@ export interface Run {
   write(data: Uint8Array | string, at?: number): Promise<void>;
   closeStdin(): Promise<void>;
   resize(size: TerminalSize): void;
-  /** The caller vouches that the run is making progress: re-arms the no-output deadline. */
+  /** The caller reports progress of the run: re-arms the no-output deadline. */
   heartbeat(): void;
   read(stream: StreamName, options?: ReadOptions): Promise<OutputChunk>;
   /** Live output until the run's streams end. Every follower gets all bytes. */

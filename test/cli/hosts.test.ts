@@ -102,7 +102,7 @@ describe.skipIf(whyNoPostgres !== null)("with runs of another host in the store"
     expect(of(SILENT).silentMs).toBeGreaterThanOrEqual(120_000);
     const { stdout } = await holdfast("ps");
     expect(stdout).toMatch(/^RUN +HOST +STATUS /);
-    expect(stdout).toMatch(new RegExp(`${SILENT}  far +running, unreachable, last heard of 2m\\d*s? ago `));
+    expect(stdout).toMatch(new RegExp(`${SILENT}  far +running, unreachable, last heartbeat 2m\\d*s? ago `));
     expect(stdout).not.toContain("\x1b");
   });
 
@@ -120,7 +120,7 @@ describe.skipIf(whyNoPostgres !== null)("with runs of another host in the store"
   test("runs show of another host shows the record, and inspects no process here", async () => {
     expect(await json("runs", "show", SILENT)).toMatchObject({ hostId: FAR, hostName: "far\x1b[31m" });
     const { stdout } = await holdfast("runs", "show", SILENT);
-    expect(stdout).toContain("running, unreachable, last heard of 2m");
+    expect(stdout).toContain("running, unreachable, last heartbeat 2m");
     expect(stdout).toContain(`far, ${FAR}, boot`);
     expect(stdout).toContain("not inspected: it runs on another machine");
   });

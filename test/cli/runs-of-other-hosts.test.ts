@@ -87,7 +87,7 @@ describe.skipIf(whyNoPostgres !== null || whyNoMounts !== null)("a run of anothe
     );
     const other = await startRun(far, "sleep 1000");
     const shown = await holdfast("runs", "cleanup", "--label", "ticket=42", "--dry-run");
-    expect(shown.stdout).toContain("hand the stop over to the gateway that owns it");
+    expect(shown.stdout).toContain("forward the stop to the gateway that owns the run");
     const { code, stdout } = await holdfast("runs", "cleanup", "--label", "ticket=42", "--yes", "--json");
     expect(code).toBe(0);
     const { runs } = JSON.parse(stdout) as { runs: { runId: string; outcome: string }[] };
@@ -98,7 +98,7 @@ describe.skipIf(whyNoPostgres !== null || whyNoMounts !== null)("a run of anothe
     await holdfast("runs", "cancel", other);
   });
 
-  test("is handed over while its host is away, forgotten after its lease, and ended when the host returns", async () => {
+  test("has its stop forwarded while its host is away, is forgotten after its lease, and ended when the host returns", async () => {
     const script = `sleep 4242 & wait`;
     const [given, stopped] = [await startRun(far, script), await startRun(far, script)];
     expect((await holdfast("runs", "forget", given, "--yes")).stderr).toMatch(/its gateway \S+ was seen/);

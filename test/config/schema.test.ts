@@ -93,7 +93,7 @@ describe("a config file", () => {
       "c.toml, line 3: agents.mine.acp.client.roots.1 must be an absolute path",
     ],
     [
-      "an output that nobody can read",
+      "an unknown output format",
       '[agents.mine.cli]\nargv = ["x"]\noutput = "xml"',
       'c.toml, line 3: agents.mine.cli.output is "xml"; it may be text, result, codex, gemini, opencode or pi',
     ],
@@ -132,7 +132,7 @@ describe("a config file", () => {
     ["a name twice", profile("") + profile(""), "foreign: two profiles have the same name"],
     ["no marker", '[[foreign]]\nname = "x"', "foreign.1.marker is missing"],
     [
-      "a word that is none of a setting's",
+      "a value that the setting does not allow",
       '[gateway]\nlog-level = "x"',
       'line 2: gateway.log-level is "x"; it may be info, warn or silent',
     ],

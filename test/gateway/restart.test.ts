@@ -24,7 +24,7 @@ async function gateway(home: string): Promise<{ readonly client: GatewayClient; 
 }
 
 test(
-  `a gateway killed under ${RUNS} live runs: all go on under the next, no byte is lost, every exit is true`,
+  `a gateway killed under ${RUNS} live runs: all continue under the next, no byte is lost, every exit code is correct`,
   { timeout: 120_000 },
   async () => {
     const home = await mkdtemp(join(tmpdir(), "hf-"));

@@ -9,7 +9,7 @@ import { startGateway } from "../../src/gateway/start.js";
 import { fakeGateway } from "../support/gateway/fake-gateway.js";
 import { errorOf } from "../support/gateway/real-gateway.js";
 
-/** What no gateway of ours does unless it is broken off or stuck. */
+/** A fake gateway that answers like one that hangs or was cut off. */
 async function stuck(token: string, answer: RequestListener): Promise<string> {
   const home = await mkdtemp(join(tmpdir(), "hf-"));
   const server = createServer(fakeGateway(token, answer));

@@ -22,7 +22,7 @@ describe.runIf(replayed === undefined)("under every schedule, every invariant ho
     });
 });
 
-describe.runIf(replayed !== undefined)("one schedule, told step by step", () => {
+describe.runIf(replayed !== undefined)("one schedule, printed step by step", () => {
   test(`seed ${replayed}`, async () => {
     const seed = Number(replayed);
     const failure = await runSchedule(seed, variantOf(seed), { tell: (line) => console.log(line) });

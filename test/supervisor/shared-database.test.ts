@@ -52,7 +52,7 @@ describe.skipIf(whyNoPostgres !== null)("each of many hosts on one database", ()
     };
     for (const at of [1, 2, 3]) await ended("elsewhere", `run_elsewhere${at}`, at);
     for (const at of [4, 5]) await ended("here", `run_here${at}`, at);
-    // A host whose clock is ahead makes nobody's runs old but its own.
+    // A clock that is ahead affects only the runs of its own host.
     await ended("elsewhere", "run_ahead", Date.now());
     expect(await supervisor.retain({ endedKept: 2 })).toEqual({ records: 0, outputs: 0 });
     expect(await supervisor.retain({ endedKept: 1 })).toEqual({ records: 1, outputs: 0 });
@@ -71,7 +71,7 @@ describe.skipIf(whyNoPostgres !== null)("each of many hosts on one database", ()
     await expect(look()).rejects.toBeInstanceOf(StoreAway);
     await server.start();
     ahead = defaults.hostLostMs;
-    // It can be reached again, there too: now its owner would be heard of.
+    // The database is back, so the owner could renew its lease now.
     expect(await look()).toBe("leave");
     ahead += defaults.hostLostMs;
     expect(await look()).toBe("lose");

@@ -14,7 +14,7 @@ const answerHelp = `
 Ctrl-C cancels the turn and waits for its end; a second Ctrl-C leaves the rest to the
 gateway. On a terminal you are asked about the agent's permission requests.
 
-Formats: text, for reading while it comes; json, the agent's frames, one object per
+Formats: text, shown as it arrives; json, the agent's frames, one object per
 line; quiet, only the answer. --json prints the record of the turn when it has ended.
 
 Exit status: 0 answered, 1 the agent failed or refused, 3 it stopped early, 121 its
@@ -118,7 +118,7 @@ export function addSpawn(acp: Command, setExitCode: SetExitCode): void {
       collectDirectories,
     )
     .option("--client-terminals", "let the agent run commands through the gateway, each as a run")
-    .option("--no-client-terminals", "do not, even if the catalogue says so");
+    .option("--no-client-terminals", "offer no terminals, even if the catalogue does");
   addDetachOption(spawn, "do not wait for the answer; prints the turn id");
   addNotifyOptions(spawn);
   addDisplayOptions(spawn)

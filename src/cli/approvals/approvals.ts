@@ -95,7 +95,7 @@ function wholeApprovalLines({ first, ...question }: Awaited<ReturnType<typeof re
     ...wholeQuestionLines(question, "holdfast approvals", approval.id),
     ...(elsewhere
       ? [
-          "the question waits at another gateway; run this command on the host of that gateway to see all of it",
+          "the approval is held by another gateway; run this command on the host of that gateway to see all of it",
         ]
       : []),
   ];
@@ -137,7 +137,7 @@ async function sendDecision(
 }
 
 function decisionText({ decision }: ApprovalView): string {
-  if (decision === null) return "it waits at another gateway";
+  if (decision === null) return "it is held by another gateway";
   const { verdict, actor } = decision;
   return verdict === "expired" ? `it has expired (${actor})` : `${actor} answered ${verdict}`;
 }

@@ -3,7 +3,7 @@ import { lazyAction, type SetExitCode } from "../options/parsers.js";
 import type { AnswerFlags } from "./approvals.js";
 
 const approvalExamples = `
-A command whose exec rule says "ask" waits for an answer. After five minutes without
+A command that matches an "ask" rule waits for an answer. After five minutes without
 one it is denied. Only the operator can answer.
 
 A row of the list may show only a part of the command (column SHOWN). Such a command

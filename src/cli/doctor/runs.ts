@@ -138,7 +138,7 @@ async function checkAnchors({ host }: LocalState): Promise<Check> {
   return warn(
     name,
     `${silent.length} of ${answering + silent.length} do not answer (stopped, or held by a debugger): ${silent.join(", ")}`,
-    "a gateway continues them; holdfast runs cancel <run> ends a run without its anchor",
+    "a gateway sends them SIGCONT; holdfast stop <run> ends a run without its anchor",
   );
 }
 

@@ -11,7 +11,7 @@ their anchors, and the next gateway takes them over.
 If the database is unavailable at its start, the gateway waits for it and keeps its
 runs alive: no run ends because the database is unavailable.
 
-Ctrl-C detaches from the runs and exits. The anchor of a task ends it when its
+Ctrl-C detaches from the runs and exits. An anchor ends its run when the run's
 owner-loss time is over; services continue.
 
 Examples:
@@ -20,14 +20,14 @@ Examples:
 `;
 
 const stopExamples = `
-leave      runs continue under their anchors; a task ends there after its owner-loss
-           time (two minutes) if no gateway has come back
-drain      wait for the tasks to end, then leave the rest; services continue
+leave      runs continue under their anchors, which end them after the owner-loss
+           time (two minutes) if no gateway runs by then; services continue
+drain      wait for runs that are no services to end, then leave the rest
 terminate  stop every run, including services, and wait until all are gone
 
-Foreground commands (holdfast run) continue as well, and their clients wait half a
-minute for the next gateway; then the anchor ends the command. The clients do not
-start a gateway, as they do when one was killed.
+Foreground commands (holdfast run) continue as well, and their callers wait half a
+minute for the next gateway; then the anchor ends the command. The callers do not
+start a gateway, unlike after a gateway was killed.
 
 A gateway that does not answer is ended by a signal to its verified process, and its
 runs are left. With terminate, its runs are stopped directly before that, also if no
@@ -94,7 +94,7 @@ export function addGatewayCommand(program: Command, setExitCode: SetExitCode): v
         .default("leave"),
     )
     .addOption(
-      new Option("--wait <duration>", "with drain: how long to wait for tasks")
+      new Option("--wait <duration>", "with drain: how long to wait for the runs")
         .argParser(asOptionParser(parseDuration))
         .default(60_000, "1m"),
     )

@@ -76,7 +76,7 @@ export function ownerWarning(
 
 export function ownerWarningText({ kind, silentMs }: OwnerWarning): string {
   return kind === "unreachable" && silentMs !== null
-    ? `${kind}, last heard of ${formatDuration(silentMs)} ago`
+    ? `${kind}, last heartbeat ${formatDuration(silentMs)} ago`
     : kind;
 }
 
@@ -167,7 +167,7 @@ export function lostOutputText(bytes: number, stream: StreamName): string {
 
 function commandText(data: Extract<RunEvent, { type: "command" }>["data"]): string {
   const { id, actor, by, target, outcome, error } = data;
-  if (outcome === null) return `stop by ${actor}, handed over to ${target} by ${by} (${id})`;
+  if (outcome === null) return `stop by ${actor}, forwarded to ${target} by ${by} (${id})`;
   return `stop by ${actor} carried out by ${target}: ${outcome}${error === null ? "" : `, ${error}`} (${id})`;
 }
 

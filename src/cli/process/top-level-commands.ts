@@ -77,11 +77,11 @@ running, the run is stopped directly: through its anchor, its cgroup or its veri
 processes. This works with a store that is locked, full or damaged, and takes at most
 20 seconds plus what --grace adds. The record is completed later.
 
-A run of another host is handed over, through the database, to the gateway there,
+A stop of a run on another host is forwarded through the database to its gateway,
 which stops it as soon as it is available.
 
 Exit status: 0 gone, 1 no such run, 3 processes are left or cannot be inspected,
-4 handed over to another host that has not confirmed the stop yet, 5 the store
+4 forwarded to another host that has not confirmed the stop yet, 5 the store
 cannot be read, so it is not known whether the run exists.
 `;
 

@@ -78,7 +78,7 @@ Exit status: that of the command, or
   2      an option is wrong
 
 Terminal: if stdin, stdout and stderr are the same terminal, the command gets a PTY,
-and Ctrl-C is a key for the command. If one of them is a pipe or a file, the command
+and Ctrl-C is sent to it as a key. If one of them is a pipe or a file, the command
 gets pipes: then Ctrl-C sends TERM to the command and everything it started, and a
 second Ctrl-C sends KILL. --pty and --no-pty decide explicitly.
 

@@ -40,7 +40,7 @@ function reasonText({ exit, deadlines }: RunRecord): string | null {
     case "manual-cancel":
     case "shutdown":
     case "owner-lost":
-      return `cancelled${exit.actor === "" ? "" : ` by ${exit.actor}`}`;
+      return `stopped${exit.actor === "" ? "" : ` by ${exit.actor}`}`;
     case "lost":
       return `the run was lost: ${exit.detail ?? "its end was not observed"}`;
   }
@@ -120,7 +120,7 @@ function summarizeLostOutput({ readerGone, message }: WriteFailed, record: RunRe
   // `holdfast run -- yes | head -1`: a reader that has read enough is no failure.
   if (readerGone)
     return { code: own || exitCodes.readerGone, message: own === 0 ? null : exitText(record, false) };
-  const how = cancelled ? "the command was cancelled" : "the command has ended, but its output is incomplete";
+  const how = cancelled ? "the command was stopped" : "the command has ended, but its output is incomplete";
   return { code: own || exitCodes.failure, message: `${message}; ${how}` };
 }
 

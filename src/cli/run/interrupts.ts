@@ -53,7 +53,7 @@ export class RunInterrupts implements Disposable {
     this.#firstInterrupt.resolve();
     if (this.#run !== null && this.#run.service !== null) return this.#leaveRequested.resolve();
     if (this.#count === 1)
-      this.#notice(signal === "SIGINT" ? "cancelling… press Ctrl-C again to kill" : "cancelling…");
+      this.#notice(signal === "SIGINT" ? "stopping… press Ctrl-C again to kill" : "stopping…");
     if (this.#count === 2) this.#notice("killing…");
     this.#apply(this.#count);
   }

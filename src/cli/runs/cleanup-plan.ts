@@ -259,7 +259,7 @@ export function reasonText({ decision, ownerAlive, leaseMs }: RunEvidence): stri
 
 export const PLAN_TEXT: Readonly<Record<CleanupPlan, string>> = {
   stop: "stop it, then end its record",
-  "hand-over": "hand the stop over to the gateway that owns it",
+  "hand-over": "forward the stop to the gateway that owns the run",
   "keep-service": "keep it: a service runs without a gateway by design; --include-services ends it",
   "keep-unknown": "keep it: it may be a service; --include-services ends it",
   leave: "leave it alone",

@@ -25,7 +25,7 @@ const forgetExamples = `
 For a host that will not come back: ends the records of its open runs as lost and
 unproven. No process is signalled. It is refused if the gateway of the host was
 seen within the lease time, and for runs of this host, unless their state directory
-cannot be reached from here. If the host comes back all the same, it terminates the
+cannot be reached from here. If the host returns nevertheless, its gateway stops the
 processes of runs whose records have ended.
 
 Exit status: 0 forgotten, 1 no such run or host, 3 refused or not confirmed.
@@ -49,11 +49,11 @@ with a live anchor whose directory is gone, or with a cgroup of a run and its
 environment marker. It excludes processes whose instance is locked by a supervisor.
 It can be combined only with --run.
 
-Runs of other hosts in scope are handed over to the gateways there, except with
+Stops of runs on other hosts are forwarded to the gateways there, except with
 --all-orphans.
 
 Exit status: 0 all gone, 1 no such run, 3 processes are left, or not confirmed,
-4 handed over to another host that has not confirmed the stop yet.
+4 forwarded to another host that has not confirmed the stop yet.
 
 Examples:
   holdfast runs cleanup --all-orphans --dry-run

@@ -131,7 +131,7 @@ function ownershipFields(
     ["lease", record.leaseId === "" ? null : record.leaseId],
     ["cgroup", boundary?.cgroup ?? null],
     ["cgroup inode", boundary?.cgroupInode ?? null],
-    ["root", root === null ? null : `${identityText(root)}${identityState(live.root)}`],
+    ["leader", root === null ? null : `${identityText(root)}${identityState(live.root)}`],
     ["anchor", anchor === null ? null : `${identityText(anchor)}${identityState(live.anchor)}`],
     ["anchor path", record.imported === null ? record.anchorPath : null],
     ["command hash", record.commandHash],

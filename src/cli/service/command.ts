@@ -10,8 +10,8 @@ import {
 import { parseDuration } from "../options/units.js";
 
 const adoptExamples = `
-A running task becomes a service: it no longer ends when its client or the gateway
-ends, and its timeouts are lifted.
+An ordinary run becomes a service: it no longer ends when its caller or the gateway
+ends, and its timeouts are removed.
 
 A process inside a run leaves that run with all its descendants, and becomes a run
 of its own with its own id and record. Each of the two can end without the other.
@@ -48,10 +48,10 @@ export function addServiceCommand(program: Command, setExitCode: SetExitCode): v
     });
   service
     .command("adopt")
-    .summary("convert a running task, or a process inside a run, to a service")
-    .description("Convert a running task, or a process inside a run, to a service without restarting it.")
+    .summary("convert a run, or a process inside a run, to a service")
+    .description("Convert a run, or a process inside a run, to a service without restarting it.")
     .argument("<run|pid>", "a run, or a process id")
-    .option("--keep-timeouts", "keep the timeouts of the task")
+    .option("--keep-timeouts", "keep the timeouts of the run")
     .option("--json", "print the record as JSON")
     .addHelpText("after", adoptExamples)
     .action(lazyAction(setExitCode, () => import("./service.js"), "adoptService"));

@@ -154,7 +154,7 @@ export function handedOverText({ command }: Pick<ResponseOf<"kill">, "command">)
   const seen =
     lastHeardAt === null ? "never seen" : `last seen ${formatDuration(Date.now() - lastHeardAt)} ago`;
   const progress = accepted ? "accepted there, not yet done" : "not yet acknowledged";
-  return `handed over to host ${hostName || hostId} (gateway ${instanceId}, ${seen}): ${progress}; the run is stopped when that host is available (${id})`;
+  return `forwarded to host ${hostName || hostId} (gateway ${instanceId}, ${seen}): ${progress}; the run is stopped when that host is available (${id})`;
 }
 
 export interface RemoveOptions {

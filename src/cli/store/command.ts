@@ -9,7 +9,7 @@ history.
 
 Stop the gateways of both stores first: the copy is refused while one is running.
 Open runs continue under their anchors, and the gateway that is started on the other
-store takes them over; tasks end after two minutes without a gateway. The source is
+store takes them over; without one all but services end in two minutes. The source is
 not changed: move it away afterwards, so that it is not used by mistake.
 
 The copy is all or nothing: if it is interrupted, the target has no records. Every

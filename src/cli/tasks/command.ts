@@ -92,7 +92,7 @@ export function addTasksCommand(program: Command, setExitCode: SetExitCode): voi
     .command("cancel")
     .summary("cancel a task")
     .description(
-      "Cancel a task: stop its run, or cancel its agent's turn. Another program is told at its next heartbeat.",
+      "Cancel a task: stop its run, or cancel its agent's turn. A program that reports its own task is notified at its next heartbeat.",
     )
     .argument("<task>", TASK_ARGUMENT)
     .option("--json", "print the result as JSON")

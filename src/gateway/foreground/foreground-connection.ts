@@ -96,7 +96,7 @@ interface ForegroundInputDeps {
   readonly disconnect: () => void;
 }
 
-/** Queues the caller's input and its end, also while the run cannot be steered. */
+/** Queues the caller's input and its end, also while the run cannot be controlled. */
 class ForegroundInput {
   readonly #deps: ForegroundInputDeps;
   readonly #writes = new SerialQueue();

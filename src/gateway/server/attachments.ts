@@ -74,7 +74,7 @@ export interface AttachmentsDeps {
 
 /**
  * Viewers of runs over WebSocket. A viewer gets output from the requested offsets on, and sends input, terminal sizes and
- * stops if it may steer the run. Several viewers can attach to one run. A caller (`as=caller`) owns its foreground run.
+ * stops if it may control the run. Several viewers can attach to one run. A caller (`as=caller`) owns its foreground run.
  */
 export class Attachments implements AsyncDisposable {
   readonly #deps: AttachmentsDeps;

@@ -124,7 +124,7 @@ export async function killVerifiedTree(
   const rootAlive = liveness === "alive";
   if (!rootAlive && cgroup === null)
     return unprovenResult(
-      "its first process is gone; whether others are alive is not known, and nothing was signalled",
+      "its leader is gone; whether others are alive is not known, and nothing was signalled",
     );
   const empty = rootAlive ? null : await cgroupEmptiness(host, cgroup, leaseId);
   // Only removes the empty cgroup: the anchor that should have removed it is dead.

@@ -35,7 +35,7 @@ export async function findOwningRun(
         record,
         role: "leader",
         evidence: [
-          `it is the recorded first process: ${formatIdentity(live.identity)}`,
+          `it is the recorded leader: ${formatIdentity(live.identity)}`,
           ...markerEvidence(live, record),
         ],
       };
@@ -83,8 +83,7 @@ async function membershipEvidence(
   }
   const parent = live.ancestors.find((each) => isSameProcess(record.root, each));
   const anchor = live.ancestors.find((each) => isSameProcess(record.anchor, each));
-  if (parent !== undefined)
-    evidence.push(`it descends from the run's first process ${formatIdentity(parent)}`);
+  if (parent !== undefined) evidence.push(`it descends from the run's leader ${formatIdentity(parent)}`);
   else if (anchor !== undefined) evidence.push(`it descends from the run's anchor ${formatIdentity(anchor)}`);
   return evidence;
 }

@@ -222,12 +222,12 @@ function decideDead(evidence: Evidence, notSeen: Decision): Decision {
       why: "its anchor died; the launcher killed the processes it left",
     };
   if (evidence.root === "alive")
-    return { row: "root-alive", action: "sweep", why: "its anchor died; its first process is verified" };
+    return { row: "root-alive", action: "sweep", why: "its anchor died; its leader is verified" };
   if (evidence.boundary === "populated")
     return {
       row: "detached-orphaned",
       action: "sweep",
-      why: "its anchor and first process are gone, its cgroup is not empty",
+      why: "its anchor and leader are gone, its cgroup is not empty",
     };
   // A failed probe proves nothing.
   if (evidence.root === "unknown" || evidence.boundary === "unknown") return notSeen;
@@ -242,7 +242,7 @@ function decideDead(evidence: Evidence, notSeen: Decision): Decision {
   return {
     row: "unverifiable",
     action: "lose",
-    why: "its anchor and first process are gone; whether others are alive is not known, and nothing was signalled",
+    why: "its anchor and leader are gone; whether others are alive is not known, and nothing was signalled",
   };
 }
 

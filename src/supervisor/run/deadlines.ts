@@ -87,7 +87,7 @@ export class Deadlines {
     this.#disarm();
   }
 
-  /** Call on output, and when the caller vouches for progress. */
+  /** Call on output, and when the caller reports progress. */
   recordProgress(): void {
     const { noOutputMs } = this.#limits;
     if (noOutputMs === null || !this.#armed || this.#stopped) return;

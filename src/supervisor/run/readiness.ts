@@ -44,7 +44,7 @@ function servicePort(runId: string, service: ServiceFacts | null): number {
   throw new BadInput("port", `run ${runId} is not a service with a port`);
 }
 
-/** After a restart, goes on waiting: the time when a service became ready is recorded without a caller, too. */
+/** Continues the wait after a restart, so that the ready time of a service is recorded without a caller, too. */
 export function resumeReadiness(live: LiveRun): void {
   if (live.service === null || live.service.port === null || live.service.readyAt !== null) return;
   live.context.track(

@@ -77,10 +77,10 @@ describe("the last line and the exit code of `holdfast run`", () => {
       "refused more processes and threads: at its limit of 10 (--pids)",
     ],
     [
-      "a cancel by another actor, who is named",
+      "a stop by another actor, with its name",
       ended({ reason: "manual-cancel", actor: "signal:TERM pid:7", code: null, signal: "SIGTERM" }),
       143,
-      "cancelled by signal:TERM pid:7",
+      "stopped by signal:TERM pid:7",
     ],
     [
       "a lost run",
@@ -133,7 +133,7 @@ describe("the last line and the exit code of `holdfast run`", () => {
       "a full disk: a message",
       ended({ reason: "manual-cancel" }, {}, { writeFailure: failed("ENOSPC") }),
       125,
-      "cannot write stdout: ENOSPC: write; the command was cancelled",
+      "cannot write stdout: ENOSPC: write; the command was stopped",
     ],
     [
       "a reader that left after the command had ended",

@@ -27,9 +27,9 @@ describe.each(SUPERVISION_MODES)("%s", (mode) => {
 
   describe("a signal to holdfast", () => {
     test.each([
-      ["SIGINT", 130, "cancelling… press Ctrl-C again to kill"],
-      ["SIGTERM", 143, "cancelling…"],
-      ["SIGHUP", 129, "cancelling…"],
+      ["SIGINT", 130, "stopping… press Ctrl-C again to kill"],
+      ["SIGTERM", 143, "stopping…"],
+      ["SIGHUP", 129, "stopping…"],
     ] as const)("%s terminates the whole tree, and the exit code is %i", async (signal, code, message) => {
       await using cliFixture = await open();
       const { child, finished } = cliFixture.start("run", "--", "sh", "-c", polite);
@@ -174,7 +174,7 @@ test("a failed stop is reported each time, and the third interrupt leaves", asyn
       throw new Error("its anchor does not answer");
     },
   } as unknown as ForegroundRun);
-  for (const word of ["cancelling…", "killing…"]) {
+  for (const word of ["stopping…", "killing…"]) {
     said.length = 0;
     process.emit("SIGHUP", "SIGHUP");
     await waitFor("the failure is reported", () => said.length === 2);

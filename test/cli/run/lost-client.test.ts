@@ -55,7 +55,7 @@ test("the input of a foreground run is its client's alone, but other requesters 
   expect((await client.kill({ params, body: { reason: "made room" } })).outcome).toBe("gone");
   const { code, stderr } = await finished;
   expect(code).toBe(9);
-  expect(stderr).toMatch(/^holdfast: cancelled by operator \(made room\)$/m);
+  expect(stderr).toMatch(/^holdfast: stopped by operator \(made room\)$/m);
 });
 
 describe("gateway stop", LONG_TIMEOUT, () => {
@@ -66,7 +66,7 @@ describe("gateway stop", LONG_TIMEOUT, () => {
     expect(stdout).toContain("runs: 1 terminated");
     const result = await finished;
     expect(result).toMatchObject({ code: 9, stdout: "up\nstopped\n" });
-    expect(result.stderr).toMatch(/^holdfast: cancelled by gateway:\S+$/m);
+    expect(result.stderr).toMatch(/^holdfast: stopped by gateway:\S+$/m);
     expect((await fixture.record(runId)).exit).toMatchObject({ reason: "shutdown", code: 9 });
   });
 

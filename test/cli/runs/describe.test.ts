@@ -88,7 +88,7 @@ describe("a live run", () => {
 
   test("is shown with recorded identities and their current state", () => {
     const text = shown(running, seen({ anchor: evidence(100, { alive: false }), root: evidence(101) }));
-    expect(text).toContain("root          pid 101, start 6: alive, verified");
+    expect(text).toContain("leader        pid 101, start 6: alive, verified");
     expect(text).toContain("anchor        pid 100, start 5, unique 1: gone");
     expect(text).toContain("tier          subreaper+launcher+unique");
     expect(text).toContain("note          no cgroup");

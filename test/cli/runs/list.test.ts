@@ -51,7 +51,7 @@ describe("the list of runs", () => {
     // With a shared clock, a run of another host is unreachable only when its lease has expired.
     const elsewhere = { hostId: "x", bootId: "x" };
     expect(careAt(9, elsewhere, true)).toBeNull();
-    expect(careAt(30_010, elsewhere, true)).toBe("unreachable, last heard of 1m ago");
+    expect(careAt(30_010, elsewhere, true)).toBe("unreachable, last heartbeat 1m ago");
   });
 
   test("shows the host of each run if there are several", () => {

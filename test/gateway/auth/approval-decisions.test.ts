@@ -41,7 +41,7 @@ test("an approval can be denied", async () => {
   await fixture.client.decideApproval({ params, body: { verdict: "deny" } });
   expect(await answer).toMatchObject({
     code: "EXEC_DENIED",
-    message: expect.stringContaining("operator said no"),
+    message: expect.stringContaining("operator denied it"),
   });
   expect((await client.listRuns({ query: { all: "1" } })).runs).toEqual([]);
 });

@@ -66,7 +66,7 @@ test("a question has the variables and the input that the command gets", async (
   expect(refused).toMatchObject({ code: "BAD_INPUT", message: expect.stringContaining("approvals show") });
   const text = await allow(approval.id);
   expect(text).toContain("env GIT_PAGER: 'id; x' (not in the session's list of allowed variables)\n");
-  // What the caller does not have comes from the gateway, and is no difference.
+  // A variable that the caller lacks comes from the gateway and is not listed.
   expect(text).not.toContain("HOME");
   expect(text).toContain(String.raw`stdin: $'echo run from stdin\n`);
   expect(text).toContain("(20 bytes, then end of input)");

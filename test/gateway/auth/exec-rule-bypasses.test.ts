@@ -37,7 +37,7 @@ execFileSync("git", ["init", "--quiet", repository]);
 
 const ownPath = process.env["PATH"] ?? "";
 process.env["PATH"] = [operator, ownPath].join(delimiter);
-// What only the gateway knows: its store, its channels, and what it was started with by chance.
+// Variables of the gateway only: its store, its channels, and unrelated ones.
 const own = {
   OWN_SECRET: "hush-own",
   MINE_KEY: "hush-mine",
@@ -80,7 +80,7 @@ function allow(executable: string, ...args: string[]): Rules {
   return [{ effect: "allow", executable, ...(args.length === 0 ? {} : { args }) }, { effect: "deny" }];
 }
 
-/** Nothing of the session has run, and no program that nobody allowed. */
+/** No command of the session has run, and no program that no rule allows. */
 async function nothingRan(client: Awaited<ReturnType<typeof session>>["client"]): Promise<void> {
   expect(existsSync(canary), "the canary").toBe(false);
   expect((await client.listRuns({ query: { all: "1" } })).runs).toEqual([]);

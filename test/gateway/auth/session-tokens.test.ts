@@ -56,7 +56,7 @@ async function pending(id: string) {
   return approvals.find(({ sessionId }) => sessionId === id);
 }
 
-test("a session starts, sees, steers and stops its own runs", async () => {
+test("a session starts, sees, controls and stops its own runs", async () => {
   const { client } = await session("own");
   const { run } = await client.exec({ body: { argv: ["cat"], stdin: "pipe", background: true } });
   expect(run.sessionKey).toBe("own");
@@ -233,7 +233,7 @@ test("a session that reuses the key of a closed one does not see its runs", asyn
   const answer = await errorOf(second.client.getRun({ params: { runId } })).catch(() => ({ code: "SEEN" }));
   await fixture.client.kill({ params: { runId } });
   expect(answer.code).toBe("RUN_NOT_FOUND");
-  // By its name, whoever has that now.
+  // The key now names the second session.
   expect(await fixture.client.closeSession({ params: { id: "reused" } })).toEqual({ closed: true });
   expect(await fixture.client.closeSession({ params: { id: "reused" } })).toEqual({ closed: false });
   expect((await errorOf(second.client.getRun({ params: { runId } }))).code).toBe("UNAUTHORIZED");

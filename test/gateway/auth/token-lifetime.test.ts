@@ -30,7 +30,7 @@ async function codeOf(token: string): Promise<string> {
     );
 }
 
-test("a run's token is valid while the run lives, and invalid when its end is recorded", async () => {
+test("a run's token is valid until the end of the run is recorded", async () => {
   const { session, token } = await fixture.client.openSession({ body: { key: "runs", ...allowed } });
   const path = join(fixture.home, "token");
   const { run } = await fixture.as(token).exec({
@@ -106,7 +106,7 @@ test("streams and viewers end with the token they were opened with", async () =>
   const closed = once(viewer, "close");
   await fixture.client.rotateToken({ params: { id: session.id }, body: {} });
   expect((await closed)[0]).toBe(1008);
-  // An event, which the follower would be told.
+  // An event that the follower would receive.
   await fixture.client.kill({ params: run });
   await ended;
   await fixture.client.closeSession({ params: { id: session.id } });

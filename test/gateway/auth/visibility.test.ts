@@ -49,7 +49,7 @@ describe.each([
       const body = { key: keyOf(who, "itself"), agentId: AGENTS.itself, visibility, sandboxed };
       const { token } = await fixture.client.openSession({ body });
       tokens.set(who, token);
-      // Nobody of these is there yet: the answers to compare with.
+      // None of these sessions exists yet: later answers are compared with these.
       for (const relation of RELATIONS.slice(1))
         for (const verb of VERBS)
           before.set(
@@ -97,7 +97,7 @@ describe.each([
   );
 
   test.each(seats)(
-    "$who: what it sends is in the other's inbox, with its name; what it may not, is not",
+    "$who: an allowed message is in the target's inbox with its sender; a refused one is not",
     async ({ who, ...at }) => {
       for (const { relation, visible } of visibilityMatrix.filter(
         (each) => each.a2a === a2a && each.visibility === at.visibility && each.sandboxed === at.sandboxed,
@@ -209,7 +209,7 @@ describe("a key that is used again", () => {
     const { sessions } = await heir.listSessions({ query: { all: "1" } });
     expect(sessions.map(({ id }) => id)).toEqual([next.session.id]);
     expect((await fixture.client.listApprovals()).approvals).toEqual([]);
-    // What was the old one's is still there, for who may see it.
+    // Records of the old session are still visible to the operator.
     const { messages } = await fixture.client.sessionHistory({ params: { id: old.session.id } });
     expect(messages.map(({ text }) => text)).toEqual(["for the old one"]);
     expect(

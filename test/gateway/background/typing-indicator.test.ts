@@ -75,11 +75,11 @@ test.each(["acp", "subagent"] as const)(
 test.each<[string, Partial<TaskInput>]>([
   ["a command", { runtime: "exec", policy: "done_only" }],
   ["another program", { runtime: "external" }],
-  ["what is silent", { policy: "silent" }],
+  ["a silent task", { policy: "silent" }],
   ["a parent's background work", { targets: [PARENT] }],
-  ["whom nobody is told of", { targets: [] }],
+  ["a task without a target", { targets: [] }],
   ["a channel that cannot", { targets: [{ kind: "channel", channel: "mute", address: "42" }] }],
-  ["a channel that is not there", { targets: [{ kind: "channel", channel: "gone", address: "42" }] }],
+  ["an unknown channel", { targets: [{ kind: "channel", channel: "gone", address: "42" }] }],
 ])("is not shown for %s", async (_, input) => {
   await begin(input);
   await aWhile();
@@ -134,7 +134,7 @@ test("is shown once for several tasks of one chat, until the last has ended", as
 
 test.each([
   ["anything", new Error("no")],
-  ["what the receiver says", new DeliveryFailed("slow down", { retryAfterMs: 1 })],
+  ["an error of the receiver", new DeliveryFailed("slow down", { retryAfterMs: 1 })],
 ])("that fails by %s is not retried soon, and not reported", async (_, why) => {
   failure = why;
   await begin();

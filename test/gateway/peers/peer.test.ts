@@ -32,7 +32,7 @@ async function listening(server: Server): Promise<number> {
   return (server.address() as AddressInfo).port;
 }
 
-/** A gateway elsewhere that answers like this, and whoever passes requests on to it; the latter's port. */
+/** Starts a peer that answers with `app`, and a gateway that forwards to it. Returns the port of the latter. */
 async function passingTo(app: RequestListener): Promise<number> {
   const key = newPeerKey();
   const there = createTlsServer(
@@ -133,12 +133,12 @@ test.skipIf(noOpenssl)("a valid certificate is no proof of the key", async () =>
   });
   const port = await listening(stranger);
   const env = { ...process.env, NODE_EXTRA_CA_CERTS: cert };
-  // That it is good: anybody else would take it.
+  // Control: an ordinary client accepts the certificate.
   const script = `fetch("https://localhost:${port}").then(({ status }) => console.log(status))`;
   const trusting = await promisify(execFile)(process.execPath, ["-e", script], { env });
   expect([trusting.stdout, heard]).toEqual(["200\n", 1]);
   const child = join(import.meta.dirname, "children/ask.mjs");
-  // Nor where all of a host's programs are told to take any.
+  // Nor if the environment makes Node accept any certificate.
   for (const more of [{}, { NODE_TLS_REJECT_UNAUTHORIZED: "0", NODE_NO_WARNINGS: "1" }]) {
     const around = { env: { ...env, ...more } };
     const { stdout } = await promisify(execFile)(process.execPath, [child, String(port)], around);
@@ -152,11 +152,11 @@ test("the advice of the error differs for a gateway that does not listen and one
     const row = { ...newGateway({ address: null, peerKey: null }), heartbeatAt: 1, stoppedAt };
     new Peer("in_here", row, ofRun(row)).request("GET", "/", {}, () => false);
   };
-  const heard = "last heard of 1970-01-01 00:00:00 UTC. Nothing was done.";
+  const heard = "last heartbeat 1970-01-01 00:00:00 UTC. Nothing was done.";
   expect(asking(null)).toThrow(
-    `${heard} Try on that host, or let its gateway listen. \`holdfast runs cancel\` needs no connection to it`,
+    `${heard} Try on that host, or let its gateway listen. \`holdfast stop\` needs no connection to it`,
   );
   expect(asking(1)).toThrow(
-    `${heard} Start a gateway there. \`holdfast runs cancel\` stops the run as soon as a gateway runs there`,
+    `${heard} Start a gateway there. \`holdfast stop\` stops the run as soon as a gateway runs there`,
   );
 });

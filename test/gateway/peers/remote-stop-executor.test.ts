@@ -31,7 +31,7 @@ afterEach(async () => {
 const asked: CancelOptions[] = [];
 const problems: unknown[] = [];
 
-/** What carries commands out, with a supervisor that stops like this. */
+/** An executor of remote stops whose supervisor stops with `stop`. */
 function errands(
   stop: () => Promise<RunStopResult>,
   before: Partial<RemoteStopStore> = {},

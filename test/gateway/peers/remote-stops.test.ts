@@ -18,7 +18,7 @@ import { waitFor } from "../../support/wait-for.js";
 
 const LONG = { timeout: 240_000 };
 
-describe.skipIf(whyNoPostgres !== null)("a stop that is handed over to another gateway", LONG, () => {
+describe.skipIf(whyNoPostgres !== null)("a stop that is forwarded to another gateway", LONG, () => {
   let cluster: GatewayCluster;
   let here: ClusterGateway;
   beforeAll(async () => {
@@ -27,7 +27,7 @@ describe.skipIf(whyNoPostgres !== null)("a stop that is handed over to another g
   });
   afterAll(() => cluster[Symbol.asyncDispose]());
 
-  /** What was handed over about a run, and how often it was said to be done. */
+  /** The stop requests for a run, and how often each was acknowledged. */
   const localCopy = async (runId: string): Promise<{ done: number; waiting: number; said: unknown[] }> => {
     const rows = await cluster.database.query(
       `select outcome from holdfast.commands where run_id = '${runId}'`,
@@ -38,7 +38,7 @@ describe.skipIf(whyNoPostgres !== null)("a stop that is handed over to another g
     return { done: rows.length - waiting, waiting, said };
   };
 
-  test("is executed when that gateway is back, and reported as handed over until then", async () => {
+  test("is executed when that gateway is back, and reported as forwarded until then", async () => {
     const there = await cluster.startGateway();
     const runId = await startRun(there, "sleep 1000");
     await cluster.stopGateway(there);
@@ -60,7 +60,7 @@ describe.skipIf(whyNoPostgres !== null)("a stop that is handed over to another g
       actor: "operator",
     });
     await waitFor("it was acknowledged", async () => (await localCopy(runId)).waiting === 0);
-    // Asked again under its id, it is what it was.
+    // A repeated request with the same id has the same result.
     const again = await here.client.kill({ params: { runId }, body: { requestId: "req-first" } });
     expect(again.outcome).toBe("ended-before");
     const { done, said } = await localCopy(runId);

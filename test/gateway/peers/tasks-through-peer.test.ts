@@ -195,7 +195,7 @@ describe.skipIf(whyNoPostgres !== null)(
         [there.client, here.client],
       ] as const;
       await finishMany(TASKS, pairs);
-      // Whoever sends just now cannot note that it was received.
+      // A gateway that is sending now cannot record the delivery.
       await replicated.failOver();
       const brief = { argv: ["/bin/true"], background: true, origin };
       for (const { client } of [here, there])
@@ -211,7 +211,7 @@ describe.skipIf(whyNoPostgres !== null)(
           const run = await here.client.getRun({ params: { runId } }).catch(() => null);
           return run?.exit?.reason === "exit";
         });
-      // A claim whose answer was lost with the primary is taken by nobody until its lease has expired.
+      // A claim whose answer was lost with the primary is free again when its lease expires.
       await allTold(here.client, defaults.deliveryLeaseMs + 2 * defaults.deliveryLookMs);
       const tasks = await cluster.database.query("select task_id, status, delivery from holdfast.tasks");
       expect(tasks.length).toBeGreaterThanOrEqual(2 * TASKS + runs.length);
@@ -255,7 +255,7 @@ describe.skipIf(whyNoPostgres !== null)(
       await there.client.exec({ body: { ...body, runId: first } });
       await ended(first);
 
-      // Whoever cancels it has seen no run; before that is noted it begins, and nothing says that it was cancelled.
+      // The canceller finds no run. The run starts before the cancel is recorded.
       const second = "run_000000000002";
       const [mayBegin, isOnRecord] = [deferred<void>(), deferred<void>()];
       vi.spyOn(supervisor.there, "spawn").mockImplementationOnce(async (...asked) => {

@@ -50,7 +50,7 @@ describe.skipIf(whyNoPostgres !== null)("between gateways", LONG, () => {
     readonly headers?: Record<string, string | string[]>;
   }
 
-  /** As a gateway would ask, but for what is said otherwise. */
+  /** Sends a request as a gateway does, with the given differences. */
   const askPeer = async (asked: Asked): Promise<Answer> => {
     const { host, port, key } = await rowOf(there);
     const { caller = here.gateway.instanceId, path = `/v1/runs/${runId}/log` } = asked;
@@ -228,7 +228,7 @@ describe.skipIf(whyNoPostgres !== null)("between gateways", LONG, () => {
         const { code, message } = await errorOf(here.client.log({ params: { runId } }));
         expect(code).toBe("PEER_UNREACHABLE");
         expect(message).toContain(why);
-        expect(message).toMatch(/is on host .+ last heard of \d{4}-.* UTC/);
+        expect(message).toMatch(/is on host .+ last heartbeat \d{4}-.* UTC/);
       }
       // Stopping it is not a matter of being reached.
       expect(await here.client.kill({ params: { runId } })).toMatchObject({ outcome: "gone" });

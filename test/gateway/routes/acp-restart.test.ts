@@ -19,7 +19,7 @@ import { waitFor } from "../../support/wait-for.js";
 const SOAK = process.env["HOLDFAST_SOAK"] === "1";
 const TURNS = SOAK ? 40 : 3;
 const UPDATES = 3_000;
-/** Of what an agent has done for it, and how often the gateway is killed meanwhile. */
+/** Number of agent operations, and of kills of the gateway meanwhile. */
 const ROUNDS = SOAK ? 12 : 3;
 
 async function allUpdates(client: GatewayClient, id: string): Promise<ResponseOf<"acpWatch">["updates"]> {

@@ -65,7 +65,7 @@ test("spawn, prompt, updates, end of the turn and close work through the gateway
   });
 });
 
-test("a session sees and steers only its descendants, and may spawn only what it may execute", async () => {
+test("a session sees and controls only its descendants, and may spawn only what it may execute", async () => {
   const { client } = fixture;
   const parent = await client.openSession({
     body: {

@@ -48,7 +48,7 @@ test("a session learns nothing about the file system from a path: every path is 
   for (const answer of answers) expect(answer).toEqual({ ...answers[0], code: "BAD_INPUT" });
   const { agents } = await client.listAgents();
   expect(agents.find(({ id }) => id === "mine")?.cli?.executable).toBeNull();
-  // What it says in an environment is no way either: its runs are found on the gateway's PATH.
+  // The environment of a request does not help: programs are looked up on the gateway's PATH.
   const body = { environment: { PATH: join(work, "bin") } };
   const { checks } = await client.checkAgent({ params: { id: "mine" }, body });
   expect(checks).toMatchObject([{ executable: null, failure: "not-found" }]);
@@ -81,7 +81,7 @@ test("directories that do not answer block one lookup, and every request is answ
   expect(codes.filter((code) => code === "TOO_MANY_REQUESTS")).toHaveLength(4);
   expect(looked).toEqual(["/here", "/away"]);
   answer();
-  // Whoever waits is let go of one after the other.
+  // Waiting callers are resumed one after the other.
   await new Promise((resolve) => setImmediate(resolve));
   expect(await path.directories("/here:/away:/here")).toEqual(["/here", "/away"]);
   expect(looked.some((directory) => directory.startsWith("/never"))).toBe(false);

@@ -44,7 +44,7 @@ describe.each(CLI_OUTPUTS)("an agent that speaks %s", (dialect) => {
     });
     expect(session).toMatchObject({ agentId: dialect, backend: "cli", interactionMode: "interactive" });
     if (dialect === "text") {
-      // It has not told how to go on.
+      // The output contains no session id to resume.
       expect(first.result?.agentSessionId).toBeNull();
       expect(await errorOf(run(dialect, "more", { resume: session.id }))).toMatchObject({
         code: "BAD_INPUT",

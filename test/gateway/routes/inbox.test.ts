@@ -11,7 +11,7 @@ import { waitFor } from "../../support/wait-for.js";
 
 const fixture = gatewayForFile({ config: parseConfig(fakeAgentsConfig, "") });
 
-/** Opened by hand: no agent of it is told anything. */
+/** A session opened by hand, without an agent. */
 async function opened(key: string, parentSessionKey?: string) {
   const parent = parentSessionKey === undefined ? {} : { parentSessionKey };
   const { session, token } = await fixture.client.openSession({
@@ -89,7 +89,7 @@ test("only the session itself and the operator may acknowledge, and only while t
   const hidden = await errorOf(acknowledged(child.id, [message], stranger.client));
   expect(hidden).toEqual({ code: "NOT_FOUND", message: expect.stringContaining(child.id) as string });
   expect(await errorOf(waiting(child.id, stranger.client))).toEqual(hidden);
-  // Another's message is not one's own, whoever acknowledges.
+  // A message can be acknowledged only in the session that it was sent to.
   expect(await acknowledged(stranger.id, [message])).toEqual([]);
   expect(await waiting(child.id)).toEqual([message]);
   await fixture.client.closeSession({ params: { id: child.id } });

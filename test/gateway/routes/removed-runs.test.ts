@@ -69,7 +69,7 @@ test("a hidden run whose stop was lost with its gateway is stopped by the next g
   const { run } = await client.exec({ body: sleeping });
   await stop();
   {
-    // As a gateway leaves it that is killed between hiding and stopping.
+    // The state after a gateway was killed between hiding and stopping.
     await using store = await openSqliteStore({ path: `${home}/store.sqlite` });
     expect(await store.hideRuns([run.runId], Date.now())).toBe(1);
   }
@@ -112,7 +112,7 @@ test("a session clears only its own ended runs", async () => {
   expect(await parents.clear()).toEqual({ cleared: 1 });
   expect(new Set(await ids(parents, { all: "1" }))).toEqual(new Set([childRun.runId, going.runId]));
   expect(await ids(client, { all: "1" })).not.toContain(own.runId);
-  // A session that has ended is no reason not to see, and stop, what it left: for its parent.
+  // The parent of a closed session still sees and stops the runs of that session.
   const { run: left } = await childs.exec({ body: sleeping });
   await client.closeSession({ params: { id: child.session.id } });
   expect(await parents.kill({ params: left })).toMatchObject({ outcome: "gone" });

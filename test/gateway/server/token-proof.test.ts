@@ -78,7 +78,7 @@ describe("a process that listens in the gateway's place without the token", () =
       "GATEWAY_NOT_PROVEN",
     ],
     [
-      "repeats a proof that it has heard on another connection",
+      "repeats a proof of another connection",
       () => answering(200, { nonce: nonces.gateway, proof: gatewayProof(hashSessionToken(token), nonces) }),
       "GATEWAY_NOT_PROVEN",
     ],

@@ -79,12 +79,17 @@ describe("exec", () => {
   test.for([
     ["ends while its caller waits", { origin: userOrigin }, "silent", "not_applicable"],
     [
-      "ends while its caller waits, who wants to hear of it",
+      "ends while its caller waits and has set notify",
       { origin: userOrigin, notify: "done_only" },
       "done_only",
       "delivered",
     ],
-    ["goes on when its caller is sent away", { origin: userOrigin, yieldMs: 10 }, "done_only", "delivered"],
+    [
+      "continues after its caller got an answer (yieldMs)",
+      { origin: userOrigin, yieldMs: 10 },
+      "done_only",
+      "delivered",
+    ],
   ] as const)(
     "with a notification target is a task before it starts, one that %s",
     async ([, said, policy, delivery], { task: { id } }) => {
@@ -111,7 +116,7 @@ describe("exec", () => {
     const [runId, gate] = [newRunId(), join(place, "sent-away")];
     const { supervisor } = fixture.gateway;
     const read = supervisor.readOutput.bind(supervisor);
-    // Between the decision that it goes on and the answer that says so.
+    // Between the decision to yield and the answer to the caller.
     vi.spyOn(supervisor, "readOutput").mockImplementationOnce(async (...asked) => {
       writeFileSync(gate, "");
       await ended(runId);

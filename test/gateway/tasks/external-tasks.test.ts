@@ -61,7 +61,7 @@ describe("an external task", () => {
     const params = { id: task.taskId };
     if (notify === "state_changes")
       await waitFor("its start is told", () => userHeard().some(({ taskId }) => taskId === task.taskId));
-    // Told so soon after the start, it gives way to the end.
+    // Progress so soon after the start is replaced by the end.
     await fixture.client.taskProgress({ params, body: { text: "chatter" } });
     await fixture.client.finishTask({ params, body: { status: "failed", error: "no luck" } });
     await told(task.taskId, notify === "silent" ? "not_applicable" : "delivered");

@@ -11,7 +11,7 @@ import { startRawReceiver, startHttpReceiver } from "../../support/http-receiver
 import { temporaryHome } from "../../support/supervisor/real-supervisor.js";
 import { waitFor } from "../../support/wait-for.js";
 
-/** What each receiver does, and what becomes of the first attempt to tell it. */
+/** Behaviours of a receiver, and the result of the first attempt to deliver to it. */
 const receivers = {
   hangs: { url: () => startRawReceiver(() => undefined), status: "pending", error: /within 500 ms/ },
   fails: { url: () => answering(500), status: "pending", error: /500/ },
@@ -77,7 +77,7 @@ allow-networks = ["127.0.0.0/8"]
       });
     }),
   );
-  // Only what is given up needs somebody; the rest is tried again.
+  // Only failed notifications need an operator; the others are retried.
   const { findings } = await client.auditTasks();
   const { tasks } = await client.listTasks({ query: { delivery: "failed" } });
   expect(findings.map(({ code, taskId }) => [code, taskId])).toEqual(

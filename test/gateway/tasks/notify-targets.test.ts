@@ -19,7 +19,7 @@ describe("the notification targets of work that the operator starts", () => {
     const id = await newest();
     await told(id, "delivered");
     expect(heardOf(id)).toBe(1);
-    // The conversation in the foreground has no task, and nobody is told.
+    // A foreground conversation has no task and no notification.
     await fixture.client.acpPrompt({ params: { id: "alone" }, body: { text: "echo and you?" } });
     expect(await newest()).toBe(id);
   });

@@ -33,7 +33,7 @@ describe("a session's background work", () => {
     const done = { status: "succeeded", summary: "done", progress: null };
     expect(await ended(asked.run.runId)).toMatchObject(done);
     await told(asked.run.runId, "session_queued");
-    // It was at work, and what it said meanwhile is nobody's business.
+    // Output before the answer is not part of the notification.
     const texts = (await shown(asked.run.runId)).messages.map(({ text }) => text);
     expect(texts.at(-1)).toBe("Task “wait” succeeded: done");
     expect(texts.join()).not.toContain("working");
@@ -59,7 +59,7 @@ describe("a session's background work", () => {
       error: "it exited with code 3: the model said no",
       text: "working",
     });
-    // All that it says is its answer: there is nothing else that could be the error.
+    // The format has no error field: all output is the answer.
     const chatty = await parent.client.runAgent({ params: { id: "text" }, body: { prompt: "fail" } });
     expect(await ended(chatty.run.runId)).toMatchObject({
       status: "failed",

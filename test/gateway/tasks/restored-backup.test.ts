@@ -165,7 +165,7 @@ describe.skipIf(whyNoPostgres !== null)("tasks and messages after the store lost
     { name: "whose gateway was killed", gatewayDies: true, standBy: false },
     { name: "by a promoted stand-by that lacked the newest writes", gatewayDies: false, standBy: true },
   ])(
-    "$name: all are there again, each end told once",
+    "$name: all records are restored, and each end is notified once",
     { timeout: 240_000 },
     async ({ gatewayDies, standBy }) => {
       let client = await begin();

@@ -50,7 +50,7 @@ describe("a session's background work", () => {
       { id: `task-terminal:${done.taskId}`, status: "delivered", attempts: 1 },
     ]);
     expect(await typesOf(done.taskId)).toEqual(["created", "started", "ended"]);
-    // Nothing of it came to the user, neither the end nor that it was at work.
+    // The user's channel got neither the end nor a typing indicator.
     expect(userHeard()).toEqual(before);
   });
 
@@ -94,7 +94,7 @@ describe("a session's background work", () => {
       params: { id: "its-child" },
       body: { text: `until test -e ${goOn}; do sleep 0.1; done; echo two`, wait: false, background: true },
     });
-    // By its session's name the one that goes on is meant, of several none, and afterwards the newest.
+    // A session's name means its open task; it is ambiguous with several, and the newest when all have ended.
     expect((await shown("its-child", parent.client)).task.turnId).toBe(second.turnId);
     const { turn: third } = await parent.client.acpPrompt({
       params: { id: "its-child" },
@@ -112,7 +112,7 @@ describe("a session's background work", () => {
     const id = tasks[1]?.taskId ?? "";
     expect(await ended(id)).toMatchObject({ status: "succeeded", summary: "two" });
     await told(id, "session_queued");
-    // It ends before it has read it: nobody is left to be told.
+    // The parent is closed before it has read the message.
     await fixture.client.acpClose({ params: { id: parent.id } });
     await fixture.client.maintainTasks({ body: { apply: true } });
     await told(id, "parent_missing");

@@ -141,7 +141,7 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store on several hosts", (
   });
 
   // Last: there is one fail-over.
-  test("when the primary is killed and the stand-by promoted, an open store goes on there, and so do listeners", async () => {
+  test("when the primary is killed and the stand-by promoted, an open store and its listeners continue there", async () => {
     await using store = await database.open();
     const { generation } = store;
     const before = await store.insertRun(newRun(), LEASE_MS, [newRunEvent("r")]);

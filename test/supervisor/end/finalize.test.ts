@@ -68,8 +68,8 @@ test("a run does not end before it started when the wall clock is set back: its 
 });
 
 test.for([
-  ["said on the way", (anchor: FakeAnchor) => anchor.output("stdout", 3), {}],
-  ["said with its end", () => undefined, { stderr: { start: 0, end: 4, dropped: 0 } }],
+  ["reported while it ran", (anchor: FakeAnchor) => anchor.output("stdout", 3), {}],
+  ["reported with its end", () => undefined, { stderr: { start: 0, end: 4, dropped: 0 } }],
 ] as const)("a short run has a time of its last output, %s", async ([, say, end]) => {
   const world = fakeSupervisor();
   const run = await spawnFakeRun(world);

@@ -42,7 +42,7 @@ describe("the outcome from the anchor's exit", () => {
       { reason: "signal", code: null, signal: "SIGSEGV" },
     ],
     [
-      "who asked, and the leader's own status beside the reason",
+      "the actor of the stop, and the leader's own status beside the reason",
       { reason: "overall-timeout", actor: "deadline", leader: { code: null, signal: 15 } },
       { reason: "overall-timeout", actor: "deadline", signal: "SIGTERM" },
     ],
@@ -148,11 +148,11 @@ describe("the outcome from the files of a dead anchor", () => {
       "its anchor was killed by SIGKILL; the launcher killed 1 process but could not prove that none is left",
     ],
     [
-      "that a stop had been asked for",
+      "that a stop had been requested",
       { firstStop: { reason: "manual-cancel", actor: "cli:me", requestId: "r" } },
       "its anchor ended without a report; a stop had been requested (manual-cancel)",
     ],
-  ])("it tells %s", (_, remains, detail) => {
+  ])("the detail says %s", (_, remains, detail) => {
     expect(outcomeOfRunFiles({ ...nothing, ...remains }).detail).toBe(detail);
   });
 });

@@ -28,14 +28,18 @@ const rows = ({ store }: FakeSupervisor, type: string): string[] =>
 
 /** How the store changes the record of a run, and whether that counts as a roll-back. */
 const pasts: readonly [string, (record: RunRecord) => RunRecord | null, boolean][] = [
-  ["does not know it", () => null, true],
-  ["knows an earlier epoch of ours", (record) => ({ ...record, leaseEpoch: 0 }), true],
+  ["has no record of it", () => null, true],
+  ["has an earlier epoch of this owner", (record) => ({ ...record, leaseEpoch: 0 }), true],
   [
-    "knows an earlier epoch of another's",
+    "has an earlier epoch of another owner",
     (record) => ({ ...record, leaseEpoch: 0, ownerInstanceId: "in_other" }),
     true,
   ],
-  ["knows it by another, later owner", (r) => ({ ...r, leaseEpoch: 9, ownerInstanceId: "in_other" }), false],
+  [
+    "has a later epoch of another owner",
+    (r) => ({ ...r, leaseEpoch: 9, ownerInstanceId: "in_other" }),
+    false,
+  ],
 ];
 
 for (const [what, past, forgotten] of pasts)

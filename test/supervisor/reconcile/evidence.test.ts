@@ -34,8 +34,8 @@ describe("an imported record and the process with its pid", () => {
   });
 
   test.each<[string, Partial<ProcessEvidence>]>([
-    ["nobody has it", { alive: false }],
-    ["it is a zombie's", { alive: false, state: "Z" }],
+    ["no process has its pid", { alive: false }],
+    ["its pid is that of a zombie", { alive: false, state: "Z" }],
   ])("the process is gone when %s", (_, change) => {
     expect(compareImported(facts, live(change))).toEqual({ kind: "gone" });
   });

@@ -18,7 +18,7 @@ async function forgotten(): Promise<FakeSupervisor & { readonly runId: string }>
   return { ...fakeSupervisor({ host: first.host }), runId };
 }
 
-/** The run's cgroup, with somebody in it until it is reaped. */
+/** The run's cgroup, populated until it is reaped. */
 function peopled({ host, runId }: { host: FakeHost; runId: string }): CgroupRef {
   const boundary = { path: `/holdfast-in_test/runs/${runId}`, inode: "77" };
   Object.assign(host, { listRunCgroups: async () => [{ runId, ...boundary }] });
@@ -107,7 +107,7 @@ test("a run that another supervisor is deleting does not come back", async () =>
   expect(store.runs.size).toBe(0);
 });
 
-/** Its record was ended by somebody else; its anchor lives. */
+/** A run whose record was ended by another supervisor, with a live anchor. */
 async function endedElsewhere(): Promise<FakeSupervisor & { readonly runId: string }> {
   const world = fakeSupervisor();
   const { store, host } = world;

@@ -64,10 +64,10 @@ test("a run that must end with its owner is stopped after a take-over, even afte
 });
 
 test.for([
-  ["whose anchor lives", true],
+  ["with a live anchor", true],
   ["whose processes are gone", false],
 ] as const)(
-  "the loser of a race for a run %s says that another took it, not what it meant to do",
+  "the loser of a race for a run %s reports the new owner, not its own plan",
   async ([, answers]) => {
     const world = fakeSupervisor();
     const { store, host } = world;

@@ -10,7 +10,7 @@ import {
 } from "../../support/supervisor/fake-supervisor.js";
 import { waitFor } from "../../support/wait-for.js";
 
-/** The process of the first supervisor is killed: nothing of it says or hears anything any more. */
+/** Simulates SIGKILL of the first supervisor: its links send and receive nothing. */
 function killed(world: FakeSupervisor): void {
   for (const anchor of world.host.anchors.values())
     for (const link of anchor.links.splice(0)) link.listen(() => undefined);

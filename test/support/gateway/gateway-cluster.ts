@@ -35,7 +35,7 @@ export interface ClusterProcess extends Pick<ClusterGateway, "home" | "token" | 
 /** Listens for the others, wherever there is room. */
 export const PEER_LISTEN_CONFIG = '[peers]\nlisten = "127.0.0.1:0"\n';
 
-/** Gateways of several state directories on one real database, and a stranger that must outlive them. */
+/** Gateways of several state directories on one real database, and a bystander that must survive them. */
 export class GatewayCluster implements AsyncDisposable {
   readonly server: PostgresServer;
   readonly database: PostgresDatabase;
@@ -174,7 +174,7 @@ export async function startRun(
   return (await client.exec({ body })).run.runId;
 }
 
-/** Somebody who watches a run through a gateway. */
+/** A viewer that is attached to a run through a gateway. */
 export class RunViewer {
   readonly socket: WebSocket;
   readonly said: AttachServerMessage[] = [];

@@ -41,7 +41,7 @@ export interface RawRequestOptions {
   readonly body?: string;
 }
 
-/** One for all tests of a file. A stranger lives beside it, and must outlive it; no problem may be reported. */
+/** One gateway for all tests of a file, with a bystander that must survive it. It must report no problem. */
 export function gatewayForFile(told: Pick<GatewayOptions, "config" | "requestMs"> = {}): RealGateway {
   const problems: string[] = [];
   const heard: GatewayEvent[] = [];

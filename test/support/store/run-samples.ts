@@ -103,7 +103,7 @@ export function ownClaim({ runId, ownerInstanceId, epoch }: Lease): LeaseRequest
   return { runId, from, ownerInstanceId, epoch: epoch + 1, leaseMs: LEASE_MS, expiredForMs: null };
 }
 
-/** Somebody else's claim. */
+/** A claim of another instance. */
 export function stealClaim(of: Lease, thief: string, expiredForMs: number | null = 0): LeaseRequest {
   return { ...ownClaim(of), ownerInstanceId: thief, expiredForMs };
 }

@@ -60,7 +60,7 @@ const ways = [
 
 for (const [way, env] of ways)
   test.skipIf(!CgroupFreezer.isAvailable)(
-    `who was given up with its run does not become the service's, ${way}`,
+    `a process that was abandoned with its run does not become part of the service, ${way}`,
     async () => {
       plantBystander("sleep", ["3044"]);
       const launcher = await RawLauncher.start(env);

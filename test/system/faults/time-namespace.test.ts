@@ -141,7 +141,7 @@ describe("in another time namespace", { timeout: TIMEOUT_MS }, () => {
         await gateway.kill("SIGTERM");
       });
 
-    test(`whose clocks are ${where}, the next gateway continues every run, and so does the one after it at home`, async ({
+    test(`whose clocks are ${where}, the next gateway continues every run, and so does a later one in the initial namespace`, async ({
       skip,
     }) => {
       if (whyNot !== null) skip(whyNot);

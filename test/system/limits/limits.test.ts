@@ -22,7 +22,7 @@ async function ended(libraryProcess: LibraryProcess): Promise<RunRecord> {
 }
 
 describe.skipIf(whyNot !== null)(`limits${whyNot === null ? "" : ` (${whyNot})`}`, () => {
-  test("memory: who needs more is killed and says so; a bystander with as much lives", async () => {
+  test("memory: a run over its limit is killed, and its record says so; a bystander that uses as much is not killed", async () => {
     await using sandbox = Sandbox.create(rootUser, tiers.cgroup);
     await using tokenProcesses = await TokenProcesses.withSleeper(sandbox);
     await using libraryProcess = await LibraryProcess.open(sandbox);
@@ -46,7 +46,7 @@ describe.skipIf(whyNot !== null)(`limits${whyNot === null ? "" : ` (${whyNot})`}
     expect(tokenProcesses.missingBystanders(), "the bystander").toEqual([]);
   });
 
-  test("pids: a storm of forks is refused more, ends, and the next run forks as it likes", async () => {
+  test("pids: a fork storm gets no more processes, ends, and the next run can fork", async () => {
     await using sandbox = Sandbox.create(rootUser, tiers.cgroup);
     await using tokenProcesses = await TokenProcesses.withSleeper(sandbox);
     await using libraryProcess = await LibraryProcess.open(sandbox);
@@ -82,7 +82,7 @@ describe.skipIf(whyNot !== null)(`limits${whyNot === null ? "" : ` (${whyNot})`}
     await libraryProcess.close();
   });
 
-  test("only the run is inside: not its anchor, its launcher or its supervisor", async () => {
+  test("limits apply to the run only, not to its anchor, launcher or supervisor", async () => {
     await using sandbox = Sandbox.create(rootUser, tiers.cgroup);
     await using libraryProcess = await LibraryProcess.open(sandbox);
     const limits = { memoryBytes: 64 * MIB, pids: 20, cpus: 1 };
@@ -105,7 +105,7 @@ describe.skipIf(whyNot !== null)(`limits${whyNot === null ? "" : ` (${whyNot})`}
     await libraryProcess.close();
   });
 
-  test("a limit outlives its supervisor, and the next one reads what it did", async () => {
+  test("a limit continues without its supervisor, and the next supervisor reads whether it was hit", async () => {
     await using sandbox = Sandbox.create(rootUser, tiers.cgroup);
     await using tokenProcesses = await TokenProcesses.withSleeper(sandbox);
     const go = join(sandbox.directory, "go");
@@ -159,7 +159,7 @@ describe.skipIf(whyNot !== null)(`limits${whyNot === null ? "" : ` (${whyNot})`}
   );
 });
 
-describe("where a limit cannot be set, nothing runs and it is said", () => {
+describe("where a limit cannot be set, nothing is started and the reason is reported", () => {
   const without = { ...tiers.cgroup, weaken: "controllers" };
   test.for([
     ["no controllers", rootUser, without, /memory: neither .* nor a cgroup v1 hierarchy has this controller/],
@@ -224,7 +224,7 @@ describe("usage", () => {
     await libraryProcess.close();
   });
 
-  test("the peak of a hog without a limit is its own", async () => {
+  test("the recorded peak memory of a run without a limit includes only its own processes", async () => {
     await using sandbox = Sandbox.create(rootUser, tiers.none);
     await using libraryProcess = await LibraryProcess.open(sandbox);
     await libraryProcess.spawn({ io: "pipe", argv: hogsCommand }, {});

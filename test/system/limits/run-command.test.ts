@@ -7,7 +7,9 @@ import { tiers } from "../../support/sandbox.js";
 
 const hog = fileURLToPath(new URL("children/hog.mjs", import.meta.url));
 
-test("`holdfast run --memory` says what ended it, and `runs show` what it had and used", async ({ skip }) => {
+test("`holdfast run --memory` reports the limit that ended the run, and `runs show` its limit and usage", async ({
+  skip,
+}) => {
   const whyNot = whyNoLimits ?? tiers.cgroup.whyNot;
   if (whyNot !== null) skip(whyNot);
   await using cliFixture = await CliFixture.open();

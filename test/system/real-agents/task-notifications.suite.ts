@@ -22,7 +22,7 @@ async function comesTo(client: GatewayClient, id: string, what: string): Promise
 }
 
 test.each(["opencode", "codex", "gemini", "qwen"])(
-  "%s: what it asks another of its kind to do in the background outlives the gateway, and it hears the result once",
+  "%s: background work that it delegates to another agent survives the gateway, and it is notified once",
   async (agent) => {
     const state = await temporaryHomeWithBystander();
     const config = join(state, "config.toml");

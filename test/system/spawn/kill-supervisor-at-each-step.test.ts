@@ -35,7 +35,7 @@ describe("a supervisor killed outright", () => {
     });
   }
 
-  test("at any time at all, with several spawns on their way: each run has one end, and it is true", async () => {
+  test("at any time at all, during several spawns: each run has one, correct end", async () => {
     const fixture = await SpawnFixture.open();
     const spawns = 4;
     const homes = await Promise.all(Array.from({ length: RANDOM }, (_, at) => fixture.home(`v${at}`)));
@@ -66,9 +66,9 @@ describe("a supervisor killed outright", () => {
   });
 });
 
-describe("a supervisor that comes back within the grace", () => {
+describe("a supervisor that restarts within the owner-loss time", () => {
   for (const { name, after, runs } of SPAWN_STEPS) {
-    test(`after ${after}: ${runs ? "goes on with the run" : "ends it, unexecuted"}`, async () => {
+    test(`after ${after}: ${runs ? "continues the run" : "ends it, unexecuted"}`, async () => {
       const fixture = await SpawnFixture.open();
       for (let round = 0; round < repetitions(1, 30); round++) {
         const home = await fixture.home(`v${round}`);

@@ -1,4 +1,4 @@
-/** Conversations with agents. What each column means is said where the records are defined. */
+/** ACP sessions and turns. The columns are documented at the record types in src/model/. */
 export const ACP_SQL = `
 create table acp_sessions (
   session_id          text primary key not null references sessions (id) on delete cascade,

@@ -71,7 +71,7 @@ end;
 create index runs_of_session on runs (session_key) where session_key is not null;
 `;
 
-/** What was said in sessions; and under which id an agent's own command can go on with one. */
+/** Messages of sessions, and the id with which an agent's own command resumes one. */
 export const SESSION_MESSAGES_SQL = `
 alter table sessions add column agent_session_id text;
 -- How much was ever said, messages and turns: the next one's place.

@@ -1,4 +1,4 @@
-/** Background work and who is told of it. What each column means is said where the records are defined. */
+/** Tasks and their notifications. The columns are documented at the record types in src/model/. */
 export const TASKS_SQL = `
 -- A notice is told until it is had; whatever else is said goes with one turn.
 alter table session_messages add column in_vain integer not null default 0;
