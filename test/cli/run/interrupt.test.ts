@@ -51,7 +51,7 @@ describe.each(SUPERVISION_MODES)("%s", (mode) => {
       await waitForText(child.stdout, "ready");
       const began = performance.now();
       child.kill("SIGINT");
-      await waitForText(child.stderr, "cancelling");
+      await waitForText(child.stderr, "stopping");
       child.kill("SIGINT");
       const result = await finished;
       expect(performance.now() - began).toBeLessThan(scaled(5_000));

@@ -148,7 +148,7 @@ describe("a gateway that hangs", LONG_TIMEOUT, () => {
     try {
       const { child, finished } = fixture.start("run", "--", "true");
       await waitFor("it handles SIGHUP", () => catchesHangup(child.pid ?? 0));
-      for (const said of ["cancelling", "killing"]) {
+      for (const said of ["stopping", "killing"]) {
         child.kill("SIGINT");
         await waitForText(child.stderr, said);
       }

@@ -97,7 +97,7 @@ describe.each(SUPERVISION_MODES)("%s", (mode) => {
       await screen.sees("ready");
       await screen.type("\x03");
       await screen.sees("code 9");
-      expect((await screen.end()).screen).not.toContain("cancelling");
+      expect((await screen.end()).screen).not.toContain("stopping");
     });
 
     test("input is echoed once", async () => {

@@ -188,7 +188,7 @@ describe.concurrent("a process of another user, hidden by hidepid=2", { timeout:
     const foreign = await sleeper(secret);
     try {
       const shown = await fixture.holdfast("runs", "show", runId);
-      expect(shown.stdout).toMatch(new RegExp(`root +pid ${foreign.pid}, .*: alive, verified`));
+      expect(shown.stdout).toMatch(new RegExp(`leader +pid ${foreign.pid}, .*: alive, verified`));
       expect(shown.stdout).toContain(`─ ${foreign.pid} (hidden)  (the command)`);
       const killed = await fixture.holdfast("process", "kill", runId, "--grace", `${GRACE_MS}ms`);
       expect(killed, killed.stderr).toMatchObject({ code: 3 });
