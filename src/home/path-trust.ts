@@ -1,4 +1,4 @@
-import { lstatSync, readFileSync, readlinkSync, type Stats, statSync } from "node:fs";
+import { existsSync, lstatSync, readFileSync, readlinkSync, type Stats, statSync } from "node:fs";
 import { dirname, isAbsolute, join, resolve } from "node:path";
 import { UnsafePath } from "../errors.js";
 
@@ -230,9 +230,10 @@ export function warnIfReadable(path: string): void {
 /** Sets the reporter, replacing the former one. It gets each message once; messages found before it was set come at once. */
 export function onReadableSecret(to: (message: string) => void): void {
   reporter = to;
-  for (const message of warnings.values()) to(message);
+  for (const message of readableSecrets()) to(message);
 }
 
+/** Without files that were removed since. */
 export function readableSecrets(): readonly string[] {
-  return [...warnings.values()];
+  return [...warnings].filter(([path]) => existsSync(path)).map(([, message]) => message);
 }

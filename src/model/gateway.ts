@@ -87,6 +87,20 @@ export type NewGateway = Omit<GatewayRecord, "heartbeatAt" | "stoppedAt">;
 /** The fields that may be shown. */
 export type PublicGateway = Omit<GatewayRecord, "peerKey" | "directory">;
 
+/**
+ * `up`: sent a heartbeat within a lease. `silent`: did not. `unreachable`: did not for so long that its runs count as
+ * stalled. `stopped`: reported that it stopped.
+ */
+type GatewayStatus = "up" | "silent" | "unreachable" | "stopped";
+
+export interface GatewayWithStatus extends PublicGateway {
+  readonly presence: GatewayStatus;
+  /** On the reader's clock; null: before the last boot of its host. */
+  readonly lastHeardAt: number | null;
+  /** How many open runs it owns. */
+  readonly runs: number;
+}
+
 export type HostRecord = RecordOf<typeof hostSchema>;
 export type HostInfo = Pick<HostRecord, "hostId" | "name" | "platform">;
 

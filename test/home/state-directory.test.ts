@@ -173,7 +173,7 @@ test("a directory that its owner may not write is refused", async (context) => {
   await chmod(home, 0o500);
   for (const path of [parent.path, join(parent.path, "state"), home]) await chown(path, NOBODY, NOBODY);
   const script = `
-    const { openStateDirectory } = await import(${JSON.stringify(pathToFileURL(resolve("dist/store/open-state-directory.js")).href)});
+    const { openStateDirectory } = await import(${JSON.stringify(pathToFileURL(resolve("dist/store/open.js")).href)});
     console.log(await openStateDirectory(${JSON.stringify(home)}).catch((error) => error.code + " " + error.message));`;
   const node = [process.execPath, "--input-type=module", "-e", script];
   const { stdout, stderr } = spawnSync(asNobody[0], [...asNobody.slice(1), ...node], { encoding: "utf8" });

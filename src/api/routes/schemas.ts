@@ -7,7 +7,7 @@ import {
   permissionRuleSchema as permissionRule,
   storedErrorSchema,
 } from "../../model/acp.js";
-import { gatewaySchema as gatewayRecord } from "../../model/gateway.js";
+import { gatewaySchema as gatewayRecord, type GatewayWithStatus } from "../../model/gateway.js";
 import { leftoverProcessSchema, runSchema as runRecord, survivorSchema } from "../../model/run-schema.js";
 import type { RunRecord } from "../../model/run.js";
 import {
@@ -25,7 +25,6 @@ import {
 } from "../../model/task-schema.js";
 import type { TaskRecord } from "../../model/task.js";
 import type { ApprovalView } from "../../sessions/approvals.js";
-import type { GatewayWithStatus } from "../../store/gateways/queries.js";
 
 // Records as the API shows them. A schema with an id is a component of the OpenAPI document.
 

@@ -6,7 +6,7 @@ import { startGateway } from "../../gateway/start.js";
 import { observeMachineIdentity } from "../../home/machine-identity.js";
 import { packageVersion } from "../../home/package.js";
 import { resolveHome } from "../../home/state-directory.js";
-import type { GatewayWithStatus } from "../../store/gateways/queries.js";
+import type { GatewayWithStatus } from "../../model/gateway.js";
 import { findStateDirectory, openStateDirectory, openStoreForReading } from "../../store/open.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { assertOperator, assertOutsideRun, requesterToken } from "../client/connect.js";

@@ -107,7 +107,7 @@ async function requireAllowed(
   const asked = effect === "deny" ? null : commandForApproval(judgement, execRequest, stdin);
   if (asked === null) throw new ExecDenied(`rule ${(rule ?? 0) + 1} of the session forbids the command`);
   const { verdict, actor } = await approvals.ask(session, { ...asked, rule }, { signal: disconnected });
-  if (verdict !== "allow") throw new ExecDenied(verdict === "deny" ? `${actor} said no` : actor);
+  if (verdict !== "allow") throw new ExecDenied(verdict === "deny" ? `${actor} denied it` : actor);
   // Symbolic links may have changed since the operator was asked.
   const now = await evaluateExec(session.execRules, execRequest);
   const executed = commandForApproval(now, execRequest, stdin);

@@ -9,7 +9,7 @@ import type { ScreenCache } from "../../queries/screen.js";
 import type { TaskQueryDeps } from "../../queries/tasks.js";
 import type { Authorizer } from "../../sessions/authorizer.js";
 import type { SessionHistory } from "../../sessions/history.js";
-import type { GatewayWithStatus } from "../../store/gateways/queries.js";
+import type { GatewayWithStatus } from "../../model/gateway.js";
 import type { Store } from "../../store/store.js";
 import type { Supervisor } from "../../supervisor/api.js";
 import type { Deliver } from "../../tasks/delivery.js";

@@ -1,6 +1,6 @@
 import { type Kysely, sql } from "kysely";
 import { defaults } from "../../defaults.js";
-import type { PublicGateway, RemoteStop } from "../../model/gateway.js";
+import type { GatewayWithStatus, PublicGateway, RemoteStop } from "../../model/gateway.js";
 import { gatewayTable, hostTable, remoteStopTable, type Schema } from "../schema.js";
 import { equals, type Reader } from "../sql/engine.js";
 import type { ReadStore } from "../store.js";
@@ -57,25 +57,11 @@ async function countOpenRunsByOwner(db: Kysely<Schema>): Promise<ReadonlyMap<str
   return new Map(rows.map(({ owner_instance_id, held }) => [owner_instance_id, held]));
 }
 
-/**
- * `up`: sent a heartbeat within a lease. `silent`: did not. `unreachable`: did not for so long that its runs count as
- * stalled. `stopped`: reported that it stopped.
- */
-type GatewayStatus = "up" | "silent" | "unreachable" | "stopped";
-
-export interface GatewayWithStatus extends PublicGateway {
-  readonly presence: GatewayStatus;
-  /** On the reader's clock; null: before the last boot of its host. */
-  readonly lastHeardAt: number | null;
-  /** How many open runs it owns. */
-  readonly runs: number;
-}
-
 /** `silentMs` null: measured on the clock of another boot. */
 export function gatewayStatus(
   { stoppedAt }: Pick<PublicGateway, "stoppedAt">,
   silentMs: number | null,
-): GatewayStatus {
+): GatewayWithStatus["presence"] {
   if (stoppedAt !== null) return "stopped";
   if (silentMs === null || silentMs > defaults.stalledOwnerMs) return "unreachable";
   return silentMs > defaults.leaseMs ? "silent" : "up";

@@ -32,7 +32,7 @@ test("a request is denied when it expires or by a rule, and a cancel answers ope
     ({ decision }) => [decision?.verdict, decision?.actor],
   );
   expect(verdicts).toEqual([
-    ["expired", "not answered in time"],
+    ["expired", "nobody answered in time"],
     ["deny", "rule 1"],
   ]);
   await fixture.close(session);

@@ -30,8 +30,10 @@ test("a REPL over the API evaluates, recalls, completes, is resized, and seems t
   await shows(/repeat\(5\)$[^>]*> 'a'.repeat\(5\)/m);
   await keys("C-u", "literal:globalThis.setTimeo", "Tab");
   await shows(/globalThis.setTimeout/);
+  await keys("C-u");
+  await waitFor("the line is empty", async () => (await rows()).findLast((row) => row !== "") === ">");
   await gateway.client.resize({ params, body: { rows: 10, cols: 40 } });
-  await keys("C-u", "literal:process.stdout.columns", "Enter");
+  await keys("literal:process.stdout.columns", "Enter");
   await shows(/^40$/m);
   expect(await rows()).toHaveLength(10);
   await keys("C-d");

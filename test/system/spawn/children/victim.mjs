@@ -17,7 +17,7 @@ const [{ createSupervisor }, { acquireInstanceLock }, { openNativeHost }, { read
     load("home/machine-identity.js"),
   ]);
 const { openSqliteStore } = await load("store/sqlite/open.js");
-const { openStateDirectory } = await load("store/open-state-directory.js");
+const { openStateDirectory } = await load("store/open.js");
 
 const [, , home, instanceId, step, spawns, ownerLossMs, script] = process.argv;
 const START = 2;
