@@ -79,7 +79,7 @@ export interface AgentEnd {
  * and the connection closes when the run ends.
  *
  * To resume after a restart, the caller stores `tmpdir` and what the handlers get: received data with its `end`, and the
- * frame that is being sent. `AdapterResumption` is made of these.
+ * frame that is being sent. `AgentResumption` is made of these.
  */
 export class AgentRun {
   readonly run: Run;
