@@ -15,8 +15,8 @@ describe.concurrent("a command that follows ends with its reader, and reports a 
   test.for([
     ["ps --watch"],
     ["ps --watch --json"],
-    ["events -f --after 0"],
-    ["events -f --after 0 --json"],
+    ["events -f --all --after 0"],
+    ["events -f --all --after 0 --json"],
     ["logs -f RUN"],
     ["logs -f RUN --json"],
     ["process log -f RUN"],

@@ -139,6 +139,8 @@ export class RecoveryFixture extends CliFixture {
     });
     let screen = "";
     child.stdout.on("data", (text: Buffer) => (screen += text.toString()));
+    // The command may end before it reads.
+    child.stdin.on("error", () => undefined);
     const ended = once(child, "close") as Promise<[number | null, NodeJS.Signals | null]>;
     for (const [question, answer] of talk) {
       await waitFor(`the terminal shows ${question}: ${screen}`, () => screen.includes(question));

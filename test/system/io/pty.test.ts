@@ -224,7 +224,12 @@ describe("the terminal", () => {
     await run.write("fg\n");
     await sees(/sleep 3032\r\n/);
     await waitFor("the job is in the foreground", () => isForegroundOfTerminal(job));
-    await run.write("\x1a");
+    // bash continues the job after it made it the foreground job: a ^Z in between has no effect.
+    await waitFor("the job is stopped", async () => {
+      const [, state = ""] = /\) (\w)/.exec(await readFile(`/proc/${job}/stat`, "utf8")) ?? [];
+      if (state !== "T") await run.write("\x1a");
+      return state === "T";
+    });
     await sees(/\[1\]\+ +Stopped +sleep 3032/);
     await run.write("bg; fg\n");
     await sees(/sleep 3032\r\n/);
