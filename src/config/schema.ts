@@ -2,7 +2,7 @@ import { isAbsolute } from "node:path";
 import { z } from "zod";
 import { defaults } from "../defaults.js";
 import { VISIBILITIES } from "../model/enums.js";
-import { execRulesSchema } from "../model/session.js";
+import { execRulesSchema } from "../model/exec-rule.js";
 import { didYouMean } from "../text/match.js";
 import { parseLoopback, parsePeerAddress } from "./addresses.js";
 import { agentKeys, agentTablesSchema, anyVariableName, variableName } from "./agents.js";

@@ -41,7 +41,7 @@ import { createRegistration } from "./registration.js";
 import type { HandlerDeps } from "./routes/deps.js";
 import { AdmissionControl } from "./server/admission-control.js";
 import { Attachments } from "./server/attachments.js";
-import { SessionStorageQuota } from "./server/limits.js";
+import { SessionStorageQuota } from "./server/request-limits.js";
 import {
   createListenerPolicies,
   type ListenerPolicy,

@@ -1,55 +1,7 @@
-import { normalize } from "node:path";
 import { z } from "zod";
-import { EXEC_EFFECTS, INTERACTION_MODES, MESSAGE_DELIVERIES, MESSAGE_ROLES, VISIBILITIES } from "./enums.js";
+import { INTERACTION_MODES, MESSAGE_DELIVERIES, MESSAGE_ROLES, VISIBILITIES } from "./enums.js";
+import { execRuleSchema } from "./exec-rule.js";
 import type { RecordOf } from "./records.js";
-
-/** Bounds the cost of matching, rules × words, to less than a millisecond. */
-const MAX_RULES = 256;
-const MAX_WORDS = 256;
-const MAX_CHARACTERS = 4_096;
-
-const nonEmptyText = z
-  .string()
-  .min(1)
-  .max(MAX_CHARACTERS)
-  .refine((value) => !value.includes("\0"), "must not contain NUL");
-
-/** A resolved path never contains `..`, `.` or `//`, so a rule with one of them would never match. */
-const plainPath = nonEmptyText.refine(
-  (path) => path.startsWith("/") && normalize(path) === path,
-  "must be an absolute path without . and ..",
-);
-
-const fileName = nonEmptyText.refine(
-  (name) => !/[/*]/.test(name) && name !== "." && name !== "..",
-  "must be a file name (leave it out to match every program)",
-);
-
-const executable = z.union([plainPath, fileName], {
-  error:
-    "must be an absolute path, a directory with / at the end, or a file name; leave it out for every program",
-});
-
-const args = z
-  .array(z.string().max(MAX_CHARACTERS))
-  .max(MAX_WORDS)
-  .refine(
-    (words) => words.slice(0, -1).every((word) => word !== "..."),
-    "... stands for the rest and must be the last word; \\... is the word itself",
-  );
-
-const execEffectSchema = z.enum(EXEC_EFFECTS);
-
-/** A rule in the configuration and in the API; sessions/exec-policy.ts matches it. */
-export const execRuleSchema = z.strictObject({
-  effect: execEffectSchema,
-  executable: executable.optional(),
-  calledAs: fileName.optional(),
-  args: args.optional(),
-  cwd: plainPath.optional(),
-});
-
-export const execRulesSchema = z.array(execRuleSchema).max(MAX_RULES);
 
 /** A session's record. Times are wall-clock milliseconds. */
 export const sessionSchema = z.object({
@@ -102,37 +54,6 @@ export const messageSchema = z.object({
   deliveredAt: z.number().nullable(),
 });
 
-const approvalDecisionSchema = z.object({
-  /** `expired`: the caller no longer waits, for whatever reason. The command was not executed. */
-  verdict: z.enum(["allow", "deny", "expired"]),
-  /** The operator that decided, or the reason of the expiry. */
-  actor: z.string(),
-  at: z.number(),
-});
-
-/** A session's request to execute a command. Times are wall-clock milliseconds, for display only. */
-export const approvalSchema = z.object({
-  id: z.string(),
-  sessionId: z.string(),
-  /** The gateway at which the caller waits. */
-  gatewayInstanceId: z.string(),
-  /** With symbolic links resolved. */
-  executable: z.string(),
-  /** For display: secrets redacted. */
-  command: z.string(),
-  cwd: z.string(),
-  /** Index of the session's rule that asked; null: no rule matched. */
-  rule: z.int().nullable(),
-  askedAt: z.number(),
-  expiresAt: z.number(),
-  /** Null: pending. */
-  decision: approvalDecisionSchema.nullable(),
-});
-
-/** A rule on the commands of a session. A part that is absent matches everything; sessions/exec-policy.ts matches them. */
-export type ExecRule = RecordOf<typeof execRuleSchema>;
-export type ExecEffect = ExecRule["effect"];
-
 export type SessionRecord = RecordOf<typeof sessionSchema>;
 export type Visibility = SessionRecord["visibility"];
 export type InteractionMode = SessionRecord["interactionMode"];
@@ -152,7 +73,3 @@ export type SessionMessage = RecordOf<typeof messageSchema>;
 export type MessageRole = SessionMessage["role"];
 export type MessageDelivery = SessionMessage["deliver"];
 export type NewMessage = Omit<SessionMessage, "seq">;
-
-export type Approval = RecordOf<typeof approvalSchema>;
-export type ApprovalDecision = RecordOf<typeof approvalDecisionSchema>;
-export type NewApproval = Omit<Approval, "decision">;

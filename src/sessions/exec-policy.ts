@@ -1,7 +1,7 @@
 import { lstat } from "node:fs/promises";
 import { basename, dirname, resolve } from "node:path";
 import { ExecDenied } from "../errors.js";
-import type { ExecEffect, ExecRule } from "../model/session.js";
+import type { ExecEffect, ExecRule } from "../model/exec-rule.js";
 import { isInjectionVariable } from "../supervisor/spawn/environment.js";
 import { evaluateEnvironment, formatVariableNames, type RequestedEnvironment } from "./exec-environment.js";
 import {

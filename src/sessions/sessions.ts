@@ -2,8 +2,8 @@ import { type Clock, systemClock } from "../async/clock.js";
 import { CoalescedLookup } from "../async/concurrency.js";
 import { BadInput, SessionClosed, SessionTaken } from "../errors.js";
 import { looksLikeSessionId, newSessionId } from "../model/ids.js";
+import type { ExecRule } from "../model/exec-rule.js";
 import type {
-  ExecRule,
   InteractionMode,
   NewSession,
   SessionRecord,

@@ -4,7 +4,8 @@ import type { GatewayRecord, HostRecord, RemoteStop } from "../model/gateway.js"
 import type { OutboxEntry } from "../model/outbox.js";
 import type { RunRecord } from "../model/run.js";
 import type { RunEventType } from "../model/run-event.js";
-import type { Approval, SessionMessage, SessionRecord } from "../model/session.js";
+import type { Approval } from "../model/approval.js";
+import type { SessionMessage, SessionRecord } from "../model/session.js";
 import type { TaskEvent, TaskRecord } from "../model/task.js";
 import { column, columns, type ColumnsOf, flag, json, mapTable, nullableJson } from "./sql/table.js";
 

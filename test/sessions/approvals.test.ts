@@ -8,7 +8,8 @@ import {
   openApprovals,
 } from "../../src/sessions/approvals.js";
 import { questionAboutCommand, NO_STDIN } from "../../src/sessions/approval-question.js";
-import type { Approval, ApprovalDecision, SessionRecord } from "../../src/model/session.js";
+import type { Approval, ApprovalDecision } from "../../src/model/approval.js";
+import type { SessionRecord } from "../../src/model/session.js";
 import type { SessionStore } from "../../src/store/sessions/contract.js";
 import type { Store } from "../../src/store/store.js";
 import { overrideStore } from "../support/agents/acp-fixture.js";

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { type ExecRule, execRuleSchema, execRulesSchema } from "../../src/model/session.js";
+import { type ExecRule, execRuleSchema, execRulesSchema } from "../../src/model/exec-rule.js";
 import { decideExec, type ResolvedCommand } from "../../src/sessions/exec-policy.js";
 import { scaled } from "../support/scale.js";
 

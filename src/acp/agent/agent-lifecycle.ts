@@ -3,10 +3,10 @@ import type { AcpTurn, StoredError } from "../../model/acp.js";
 import type { AcpChange } from "../../store/acp/contract.js";
 import type { Run } from "../../supervisor/api.js";
 import { type AgentEnd, removeAgentTmpdir } from "./agent-run.js";
-import { AgentProcess, type AgentProcessDeps } from "./agent-process.js";
+import { RunningAgent, type RunningAgentDeps } from "./running-agent.js";
 import { toProblem } from "./exit-reason.js";
 
-export interface AgentLifecycleDeps extends AgentProcessDeps {
+export interface AgentLifecycleDeps extends RunningAgentDeps {
   /** Called when another supervisor, or the next gateway process, has the agent. */
   readonly onDetached: () => void;
 }
@@ -14,9 +14,9 @@ export interface AgentLifecycleDeps extends AgentProcessDeps {
 /** Starts, resumes and ends the agent process of a session, and records its end. */
 export class AgentLifecycle {
   readonly #deps: AgentLifecycleDeps;
-  readonly #exits = new WeakMap<AgentProcess, Promise<void>>();
-  #agent: AgentProcess | null = null;
-  #starting: Promise<AgentProcess> | null = null;
+  readonly #exits = new WeakMap<RunningAgent, Promise<void>>();
+  #agent: RunningAgent | null = null;
+  #starting: Promise<RunningAgent> | null = null;
   #closed = false;
   #detached = false;
   /** The agent has lost the context of earlier turns. */
@@ -26,7 +26,7 @@ export class AgentLifecycle {
     this.#deps = deps;
   }
 
-  get agent(): AgentProcess | null {
+  get agent(): RunningAgent | null {
     return this.#agent;
   }
 
@@ -36,7 +36,7 @@ export class AgentLifecycle {
   }
 
   /** Returns an agent that is ready for a prompt; starts one if there is none. */
-  async ensureStarted(): Promise<AgentProcess> {
+  async ensureStarted(): Promise<RunningAgent> {
     const agent = this.#agent;
     if (agent?.isUsable === true) return agent;
     this.#starting ??= this.#start(agent).finally(() => (this.#starting = null));
@@ -44,8 +44,8 @@ export class AgentLifecycle {
   }
 
   /** Continues with the agent that an earlier gateway process started. */
-  async resume(run: Run, running: AcpTurn | null): Promise<AgentProcess> {
-    const agent = new AgentProcess(this.#deps);
+  async resume(run: Run, running: AcpTurn | null): Promise<RunningAgent> {
+    const agent = new RunningAgent(this.#deps);
     await agent.resume(run, running);
     void this.#setAgent(agent);
     return agent;
@@ -57,7 +57,7 @@ export class AgentLifecycle {
     const { sessionId, tmpdir, runId } = writer.row;
     this.#reportLeftoverTmpdir(tmpdir, await removeAgentTmpdir(tmpdir));
     const [running = null] = await store.listAcpTurns({ sessionId, states: ["running"] });
-    const agent = new AgentProcess(this.#deps);
+    const agent = new RunningAgent(this.#deps);
     await agent.readRemainingOutput(runId, running);
     const message = "the agent's process ended while no gateway was running";
     await this.#commitEnd(agent, { code: "ACP_CLOSED", message });
@@ -72,7 +72,7 @@ export class AgentLifecycle {
   }
 
   /** Resolves when the agent's end is stored. */
-  recordExit(agent: AgentProcess): Promise<void> {
+  recordExit(agent: RunningAgent): Promise<void> {
     let exit = this.#exits.get(agent);
     if (exit === undefined) {
       exit = this.#awaitExit(agent);
@@ -82,7 +82,7 @@ export class AgentLifecycle {
     return exit;
   }
 
-  async #start(previous: AgentProcess | null): Promise<AgentProcess> {
+  async #start(previous: RunningAgent | null): Promise<RunningAgent> {
     const { writer, clock } = this.#deps;
     if (previous !== null) {
       await previous.agentRun.close("acp: replaced by a new agent");
@@ -90,7 +90,7 @@ export class AgentLifecycle {
     }
     const command = await this.#deps.command();
     if (command === null) throw new AcpNotRestartable(writer.row.sessionId);
-    const agent = new AgentProcess(this.#deps);
+    const agent = new RunningAgent(this.#deps);
     try {
       await agent.start(command);
       await this.#deps.bindToken(command, writer.row.runId);
@@ -124,12 +124,12 @@ export class AgentLifecycle {
     return this.#deps.writer.row.state === "closing" || this.#closed ? "closing" : otherwise;
   }
 
-  #setAgent(agent: AgentProcess): Promise<void> {
+  #setAgent(agent: RunningAgent): Promise<void> {
     this.#agent = agent;
     return this.recordExit(agent);
   }
 
-  async #awaitExit(agent: AgentProcess): Promise<void> {
+  async #awaitExit(agent: RunningAgent): Promise<void> {
     const end = await agent.ended();
     if (end !== null) {
       this.#reportLeftoverTmpdir(agent.agentRun.tmpdir, end.leftover);
@@ -147,7 +147,7 @@ export class AgentLifecycle {
 
   /** Records the agent's end in its turn and its session. */
   async #commitEnd(
-    agent: AgentProcess,
+    agent: RunningAgent,
     problem: StoredError,
     sessionProblem: StoredError | null = problem,
   ): Promise<void> {

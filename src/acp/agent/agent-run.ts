@@ -7,7 +7,7 @@ import type { AcpClosed } from "../../errors.js";
 import type { RunRecord } from "../../model/run.js";
 import type { Run, SpawnOptions, Supervisor } from "../../supervisor/api.js";
 import { AcpConnection } from "../wire/connection.js";
-import type { ConnectionHandlers, ConnectionState } from "../wire/handlers.js";
+import type { ConnectionHandlers, ConnectionState } from "../wire/connection-contract.js";
 import { addExitReason, StderrTail } from "./exit-reason.js";
 
 /** The name is known before the directory exists, so the next gateway process can remove it. */

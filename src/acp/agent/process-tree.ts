@@ -10,7 +10,7 @@ import { listOpenTerminals } from "../client/terminals.js";
 import type { AcpLimits } from "../limits.js";
 import type { SessionWriter } from "../session-writer.js";
 import type { RunningTurn } from "../turn/running-turn.js";
-import type { AgentProcess } from "./agent-process.js";
+import type { RunningAgent } from "./running-agent.js";
 
 export interface VerifiedProcessTree {
   readonly runId: string | null;
@@ -132,7 +132,7 @@ export interface TurnAuditDeps {
  */
 export async function auditTurn(
   { writer, clock, limits }: TurnAuditDeps,
-  { run, terminals }: Pick<AgentProcess, "run" | "terminals">,
+  { run, terminals }: Pick<RunningAgent, "run" | "terminals">,
   { turnId, before, cancel }: Pick<RunningTurn, "turnId" | "before" | "cancel">,
 ): Promise<void> {
   // The run ends with the agent, and its record has the rest.

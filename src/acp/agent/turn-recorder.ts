@@ -19,7 +19,7 @@ import {
 } from "../turn/running-turn.js";
 import { ReplayFilter } from "../turn/turn-summary.js";
 import type { OutgoingFrame } from "../wire/frames.js";
-import type { ConnectionHandlers } from "../wire/handlers.js";
+import type { ConnectionHandlers } from "../wire/connection-contract.js";
 import type { RpcOutcome, SessionUpdate } from "../wire/message.js";
 import type { PendingRequest } from "../wire/pending-requests.js";
 

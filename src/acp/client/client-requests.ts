@@ -6,7 +6,7 @@ import type { ExecDecision } from "../../sessions/exec-policy.js";
 import type { AcpChange } from "../../store/acp/contract.js";
 import type { PermissionRequests } from "../permissions/permission-requests.js";
 import type { AcpConnection } from "../wire/connection.js";
-import type { AgentRpcRequest, ConnectionHandlers } from "../wire/handlers.js";
+import type { AgentRpcRequest, ConnectionHandlers } from "../wire/connection-contract.js";
 import {
   INVALID_PARAMS,
   REQUEST_REFUSED,

@@ -3,7 +3,7 @@ import { z } from "zod";
 import type { ClientAccess } from "../../config/agents.js";
 import { defaults } from "../../defaults.js";
 import { runIdFrom } from "../../model/ids.js";
-import type { ExecRule } from "../../model/session.js";
+import type { ExecRule } from "../../model/exec-rule.js";
 import {
   type ApprovalQuestion,
   diffEnvironment,

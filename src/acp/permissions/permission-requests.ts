@@ -14,7 +14,7 @@ import {
 import type { AcpChange } from "../../store/acp/contract.js";
 import type { SessionWriter } from "../session-writer.js";
 import type { AcpConnection } from "../wire/connection.js";
-import type { AgentRpcRequest } from "../wire/handlers.js";
+import type { AgentRpcRequest } from "../wire/connection-contract.js";
 import { INVALID_PARAMS, type RpcId } from "../wire/message.js";
 import {
   type JudgedTurn,

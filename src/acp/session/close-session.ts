@@ -7,7 +7,7 @@ import type { GatewayStore } from "../../store/gateways/contract.js";
 import type { ReadStore } from "../../store/store.js";
 import type { Supervisor } from "../../supervisor/api.js";
 import type { AgentLifecycle, AgentLifecycleDeps } from "../agent/agent-lifecycle.js";
-import type { AgentProcess } from "../agent/agent-process.js";
+import type { RunningAgent } from "../agent/running-agent.js";
 import { isSupported } from "../agent/open-agent-session.js";
 import type { SessionWriter } from "../session-writer.js";
 import type { PromptQueue } from "./prompt-queue.js";
@@ -73,7 +73,7 @@ interface AgentSessionCapabilities {
 
 /** Asks the agent to close its session, where supported. An agent that does not answer is stopped all the same. */
 async function closeAgentSession(
-  agent: AgentProcess,
+  agent: RunningAgent,
   { row: { agentSessionId, capabilities } }: SessionWriter,
   { discard, deadlineMs }: { readonly discard: boolean; readonly deadlineMs: number },
 ): Promise<void> {

@@ -3,7 +3,7 @@ import type { AcpTurn } from "../../model/acp.js";
 import { turnIdOfMessage } from "../../model/ids.js";
 import type { SessionMessage } from "../../model/session.js";
 import type { AgentLifecycle, AgentLifecycleDeps } from "../agent/agent-lifecycle.js";
-import type { AgentProcess } from "../agent/agent-process.js";
+import type { RunningAgent } from "../agent/running-agent.js";
 import { toProblem } from "../agent/exit-reason.js";
 import { auditTurn, listProcessKeys } from "../agent/process-tree.js";
 import type { RunningTurn } from "../turn/running-turn.js";
@@ -92,7 +92,7 @@ export class TurnRunner {
 
   /** Sends one prompt, and resolves when its turn has ended and been audited. */
   async run(turn: AcpTurn): Promise<void> {
-    let agent: AgentProcess;
+    let agent: RunningAgent;
     try {
       agent = await this.#lifecycle.ensureStarted();
     } catch (error) {
@@ -113,7 +113,7 @@ export class TurnRunner {
   }
 
   /** Resolves when the turn's end is stored and its processes are audited. */
-  async awaitEnd(agent: AgentProcess, turn: RunningTurn, answer: Promise<unknown>): Promise<void> {
+  async awaitEnd(agent: RunningAgent, turn: RunningTurn, answer: Promise<unknown>): Promise<void> {
     using _watch = agent.agentRun.connection.watchTurn(this.#deps.limits.noFramesMs);
     try {
       await Promise.race([answer, turn.endRecorded.promise]);
@@ -127,7 +127,7 @@ export class TurnRunner {
   }
 
   /** Ends a turn that the agent did not answer. The recorder stores an answer, also an error, when it arrives. */
-  async #onFailed(agent: AgentProcess, turn: RunningTurn, error: unknown): Promise<void> {
+  async #onFailed(agent: RunningAgent, turn: RunningTurn, error: unknown): Promise<void> {
     const end = { outcome: "failed", problem: toProblem(error) } as const;
     if (error instanceof AcpTimeout) await agent.recorder.endTurn(turn, end);
     // The connection ends with the process, whose exit also ends the turn.
@@ -160,7 +160,7 @@ export class TurnRunner {
   }
 
   /** Audits the last turn if the previous gateway process died before it could. */
-  async auditLast(agent: AgentProcess): Promise<void> {
+  async auditLast(agent: RunningAgent): Promise<void> {
     const last = await this.lastTurn();
     if (last?.state === "ended" && last.audit === null) await auditTurn(this.#deps, agent, last);
   }

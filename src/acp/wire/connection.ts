@@ -11,7 +11,7 @@ import { AcpClosed } from "../../errors.js";
 import { errorMessage } from "../../home/errno.js";
 import { redactedExcerpt } from "../../text/redact.js";
 import { type AcpFrame, AcpFrameReader, AcpFrameWriter, inBatches, type OutgoingFrame } from "./frames.js";
-import type { AcpConnectionDeps, AcpRequestOptions, ConnectionState } from "./handlers.js";
+import type { AcpConnectionDeps, AcpRequestOptions, ConnectionState } from "./connection-contract.js";
 import { InactivityTimer } from "./inactivity-timer.js";
 import {
   METHOD_NOT_FOUND,

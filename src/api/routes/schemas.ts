@@ -10,8 +10,8 @@ import {
 import { gatewaySchema as gatewayRecord, type GatewayWithStatus } from "../../model/gateway.js";
 import { leftoverProcessSchema, runSchema as runRecord, survivorSchema } from "../../model/run-schema.js";
 import type { RunRecord } from "../../model/run.js";
+import { approvalSchema as approvalRecord } from "../../model/approval.js";
 import {
-  approvalSchema as approvalRecord,
   messageSchema as messageRecord,
   type SessionMessage,
   type SessionRecord,

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { defaults } from "../../defaults.js";
 import { ACP_MODES, ACP_SESSION_STATES, MESSAGE_DELIVERIES, VISIBILITIES } from "../../model/enums.js";
-import { execRulesSchema } from "../../model/session.js";
+import { execRulesSchema } from "../../model/exec-rule.js";
 import { endpoints } from "../endpoints.js";
 import { defineRoute } from "../route.js";
 import {

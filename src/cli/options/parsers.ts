@@ -1,7 +1,7 @@
 import { type Command, InvalidArgumentError, Option } from "commander";
 import { BadInput } from "../../errors.js";
 import type { RunLimits } from "../../model/run.js";
-import type { ExecEffect, ExecRule } from "../../model/session.js";
+import type { ExecEffect, ExecRule } from "../../model/exec-rule.js";
 import { checkLimits } from "../../supervisor/check-options.js";
 import { splitShellWords } from "../../text/shell.js";
 import { formatSize } from "./units.js";

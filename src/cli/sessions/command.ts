@@ -1,7 +1,7 @@
 import { type Command, Option } from "commander";
 import { defaults } from "../../defaults.js";
 import { MESSAGE_DELIVERIES, VISIBILITIES } from "../../model/enums.js";
-import type { ExecEffect, ExecRule } from "../../model/session.js";
+import type { ExecEffect, ExecRule } from "../../model/exec-rule.js";
 import {
   asOptionParser,
   collectValues,

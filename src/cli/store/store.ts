@@ -1,7 +1,7 @@
 import { databaseUrl } from "../../config/database-url.js";
 import { NotFound } from "../../errors.js";
 import { resolveHome } from "../../home/state-directory.js";
-import { copyStore } from "../../store/copy/copy.js";
+import { copyStore } from "../../store/copy/copy-store.js";
 import {
   parseStoreLocation,
   showsPassword,

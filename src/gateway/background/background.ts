@@ -9,7 +9,7 @@ import type { TaskStore } from "../../store/tasks/contract.js";
 import type { Problem, Run, Supervisor } from "../../supervisor/api.js";
 import { type TaskInput, taskKeyOfRun, type ApplyResult, type Tasks } from "../../tasks/tasks.js";
 import { type MaintenanceAction, planMaintenance, type WorkStatus } from "../../tasks/plan-maintenance.js";
-import { resultTargets } from "../../tasks/reply-routing.js";
+import { resultTargets } from "../../tasks/notification-routing.js";
 import { ObservationWindow, sweepTasks } from "../../tasks/sweep.js";
 import type { TaskFinish, TaskInputEvent } from "../../tasks/transition.js";
 import type { TaskEventFollower } from "../monitoring/event-follower.js";

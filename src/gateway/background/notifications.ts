@@ -9,12 +9,12 @@ import type { Sessions } from "../../sessions/sessions.js";
 import type { MessageStore } from "../../store/messages/contract.js";
 import type { TaskStore } from "../../store/tasks/contract.js";
 import type { TaskInput } from "../../tasks/tasks.js";
-import { type ReplyOrigin, resultTargets } from "../../tasks/reply-routing.js";
+import { type ChatOrigin, resultTargets } from "../../tasks/notification-routing.js";
 
 /** The notification fields of a request. */
 export interface NotifyRequest {
   readonly notify?: NotifyPolicy | undefined;
-  readonly origin?: ReplyOrigin | undefined;
+  readonly origin?: ChatOrigin | undefined;
 }
 
 export interface TargetRequest {

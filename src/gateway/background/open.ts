@@ -4,7 +4,7 @@ import type { Sessions } from "../../sessions/sessions.js";
 import type { Deliver } from "../../tasks/delivery.js";
 import { taskKeyOfTurn, Tasks } from "../../tasks/tasks.js";
 import { Notifier } from "../../tasks/notifier.js";
-import { resultTargets } from "../../tasks/reply-routing.js";
+import { resultTargets } from "../../tasks/notification-routing.js";
 import { TaskEventFollower } from "../monitoring/event-follower.js";
 import { TaskMetrics } from "../monitoring/metrics.js";
 import { Background, type BackgroundDeps } from "./background.js";

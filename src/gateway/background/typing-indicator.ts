@@ -6,7 +6,7 @@ import type { TaskRecord } from "../../model/task.js";
 import { targetKey } from "../../model/outbox.js";
 import type { TaskStore } from "../../store/tasks/contract.js";
 import { DeliveryFailed } from "../../tasks/delivery.js";
-import { canShowTyping, type ChannelTarget } from "../../tasks/reply-routing.js";
+import { canShowTyping, type ChannelTarget } from "../../tasks/notification-routing.js";
 
 export interface TypingIndicatorDeps {
   readonly store: Pick<TaskStore, "getTask">;

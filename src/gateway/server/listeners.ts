@@ -18,7 +18,7 @@ import {
 } from "../auth/authentication.js";
 import type { AcpSessionLocator, RunLocator } from "../peers/locators.js";
 import { parseOnBehalfOf, type Peer, type PeerDirectory } from "../peers/peer.js";
-import { ConnectionLimiter } from "./limits.js";
+import { ConnectionLimiter } from "./request-limits.js";
 import { type AllowedHosts, type Listener, listenOnLoopback, listenOnSocket } from "./local-listener.js";
 import { listenForPeers } from "./peer-listener.js";
 

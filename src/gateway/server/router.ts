@@ -36,7 +36,7 @@ import { createRunHandlers, createServiceHandlers } from "../routes/runs.js";
 import { createApprovalHandlers, createSessionHandlers } from "../routes/sessions.js";
 import { createTaskHandlers } from "../routes/tasks.js";
 import type { AdmissionControl, CountedRequest } from "./admission-control.js";
-import { RateLimiter, RequestPipelines } from "./limits.js";
+import { RateLimiter, RequestPipelines } from "./request-limits.js";
 import type { ListenerPolicy } from "./listeners.js";
 import { assertAllowedHost } from "./local-listener.js";
 

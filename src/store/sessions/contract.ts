@@ -1,11 +1,5 @@
-import type {
-  Approval,
-  ApprovalDecision,
-  NewApproval,
-  NewSession,
-  SessionRecord,
-  SessionScope,
-} from "../../model/session.js";
+import type { Approval, ApprovalDecision, NewApproval } from "../../model/approval.js";
+import type { NewSession, SessionRecord, SessionScope } from "../../model/session.js";
 
 export interface TokenOptions {
   /** The token is for a run that is being started. */

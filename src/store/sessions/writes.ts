@@ -1,5 +1,6 @@
 import { type Compilable, sql } from "kysely";
-import type { ApprovalDecision, NewSession, SessionRecord } from "../../model/session.js";
+import type { ApprovalDecision } from "../../model/approval.js";
+import type { NewSession, SessionRecord } from "../../model/session.js";
 import { approvalTable, sessionTable } from "../schema.js";
 import { countChanged, fetchRows, hasChanged, type SqlEngine, type Steps } from "../sql/engine.js";
 import { runIsOpen } from "./queries.js";

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { existsSync } from "node:fs";
 import { expect, test } from "vitest";
 import { AgentRun } from "../../../src/acp/agent/agent-run.js";
-import type { ConnectionHandlers, ConnectionState } from "../../../src/acp/wire/handlers.js";
+import type { ConnectionHandlers, ConnectionState } from "../../../src/acp/wire/connection-contract.js";
 import { deferred } from "../../../src/async/deferred.js";
 import type { Run, Supervisor } from "../../../src/supervisor/api.js";
 import { misbehavingAgent } from "../../support/agents/acp-fixture.js";

@@ -4,7 +4,7 @@ import type {
   AcpConnectionDeps,
   AgentRpcRequest,
   ConnectionHandlers,
-} from "../../../src/acp/wire/handlers.js";
+} from "../../../src/acp/wire/connection-contract.js";
 import type { SessionUpdate } from "../../../src/acp/wire/message.js";
 import { TestClock } from "../../support/session-fixture.js";
 

@@ -4,7 +4,7 @@ import { Duplex } from "node:stream";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { expect, test } from "vitest";
 import { AdmissionControl } from "../../../src/gateway/server/admission-control.js";
-import { ConnectionLimiter, RateLimiter } from "../../../src/gateway/server/limits.js";
+import { ConnectionLimiter, RateLimiter } from "../../../src/gateway/server/request-limits.js";
 import type { Requester } from "../../../src/sessions/requester.js";
 import { newSession } from "../../support/store/session-samples.js";
 

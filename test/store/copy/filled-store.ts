@@ -1,7 +1,7 @@
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { onTestFinished } from "vitest";
-import { copyStore, type CopiedTable } from "../../../src/store/copy/copy.js";
+import { copyStore, type CopiedTable } from "../../../src/store/copy/copy-store.js";
 import { parseStoreLocation } from "../../../src/store/location.js";
 import { openSqliteStore } from "../../../src/store/sqlite/open.js";
 import type { ReadStore, Store } from "../../../src/store/store.js";

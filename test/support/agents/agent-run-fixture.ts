@@ -9,7 +9,7 @@ import {
 import { initialize } from "../../../src/acp/agent/open-agent-session.js";
 import { decidePermission, parsePermissionRequest } from "../../../src/acp/permissions/permission-policy.js";
 import { ReplayFilter, type TurnSummary } from "../../../src/acp/turn/turn-summary.js";
-import type { AgentRpcRequest, ConnectionHandlers } from "../../../src/acp/wire/handlers.js";
+import type { AgentRpcRequest, ConnectionHandlers } from "../../../src/acp/wire/connection-contract.js";
 import { defaults } from "../../../src/defaults.js";
 import { NO_CLIENT_ACCESS, toClientCapabilities } from "../../../src/config/agents.js";
 import { newRunId } from "../../../src/model/ids.js";

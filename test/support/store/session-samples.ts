@@ -1,6 +1,7 @@
 import { randomBytes } from "node:crypto";
 import type { AcpPermissionRequest, AcpSession, NewAcpTurn } from "../../../src/model/acp.js";
-import type { NewApproval, NewMessage, NewSession } from "../../../src/model/session.js";
+import type { NewApproval } from "../../../src/model/approval.js";
+import type { NewMessage, NewSession } from "../../../src/model/session.js";
 
 export const AT = 1_700_000_000_000;
 

@@ -26,7 +26,7 @@ import { AgentRun, type AgentEnd, agentTmpdirPath, startAgent } from "./agent-ru
 import { initialize, openAgentSession } from "./open-agent-session.js";
 import { TurnRecorder } from "./turn-recorder.js";
 
-export interface AgentProcessDeps extends Omit<OperationDeps, "terminals"> {
+export interface RunningAgentDeps extends Omit<OperationDeps, "terminals"> {
   readonly supervisor: Supervisor;
   readonly store: AcpStore;
   readonly clock: Clock;
@@ -41,8 +41,8 @@ const ASKED_BEFORE_RESTART: LabelledText = [
 ];
 
 /** The process of an agent, its connection, and the requests and terminals that belong to it. */
-export class AgentProcess {
-  readonly #deps: AgentProcessDeps;
+export class RunningAgent {
+  readonly #deps: RunningAgentDeps;
   readonly permissionRequests: PermissionRequests;
   readonly clientRequests: ClientRequests;
   readonly terminals: Terminals;
@@ -50,7 +50,7 @@ export class AgentProcess {
   #agentRun: AgentRun | null = null;
   #connection: AcpConnection | null = null;
 
-  constructor(deps: AgentProcessDeps) {
+  constructor(deps: RunningAgentDeps) {
     this.#deps = deps;
     const { writer, clock, limits, supervisor, onProblem } = deps;
     const connection = (): AcpConnection => this.#connection ?? this.agentRun.connection;

@@ -2,24 +2,24 @@ import type { InteractionMode } from "../model/session.js";
 import type { NotificationTarget } from "../model/outbox.js";
 
 /** The chat in which a user talks to a session. */
-export interface ReplyOrigin {
+export interface ChatOrigin {
   readonly chat: "direct" | "group" | "channel";
   /** Name of a channel in the config. */
   readonly channel: string;
   readonly address: string | null;
 }
 
-export interface ReplyRequest {
+export interface RoutingRequest {
   /** The mode of the session that does the work. */
   readonly mode: InteractionMode;
   readonly parentSessionId: string | null;
   /** The session that requested the work. */
   readonly requesterSessionId: string | null;
   /** Null: unknown. */
-  readonly origin: ReplyOrigin | null;
+  readonly origin: ChatOrigin | null;
 }
 
-export interface ReplyRouting {
+export interface NotificationRouting {
   /** `background`: only the parent is notified, and decides what its user sees. */
   readonly kind: "background" | "interactive";
   /** The result. Null, also in the fields below: no target. */
@@ -39,7 +39,7 @@ export type ChannelTarget = Extract<NotificationTarget, { readonly kind: "channe
  *     requested in a direct chat  ─▶ that chat
  *     requested elsewhere         ─▶ the parent, or else the requester
  */
-export function resolveReplyRouting(request: ReplyRequest): ReplyRouting {
+export function resolveNotificationRouting(request: RoutingRequest): NotificationRouting {
   const { mode, parentSessionId, requesterSessionId, origin } = request;
   if (mode === "run" && parentSessionId !== null) return routeToSession("background", parentSessionId);
   if (origin === null) return routeToSession("interactive", parentSessionId ?? requesterSessionId);
@@ -48,8 +48,8 @@ export function resolveReplyRouting(request: ReplyRequest): ReplyRouting {
 }
 
 /** The targets of the result: one or none. */
-export function resultTargets(request: ReplyRequest): readonly NotificationTarget[] {
-  const { text } = resolveReplyRouting(request);
+export function resultTargets(request: RoutingRequest): readonly NotificationTarget[] {
+  const { text } = resolveNotificationRouting(request);
   return text === null ? [] : [text];
 }
 
@@ -57,11 +57,11 @@ export function canShowTyping(target: NotificationTarget): target is ChannelTarg
   return target.kind === "channel";
 }
 
-function routeToSession(kind: ReplyRouting["kind"], sessionId: string | null): ReplyRouting {
+function routeToSession(kind: NotificationRouting["kind"], sessionId: string | null): NotificationRouting {
   return routeTo(kind, sessionId === null ? null : { kind: "session", sessionId });
 }
 
-function routeTo(kind: ReplyRouting["kind"], target: NotificationTarget | null): ReplyRouting {
+function routeTo(kind: NotificationRouting["kind"], target: NotificationTarget | null): NotificationRouting {
   const typing = target !== null && canShowTyping(target) ? target : null;
   return { kind, text: target, progress: target, typing };
 }

@@ -1,18 +1,22 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { INTERACTION_MODES } from "../../src/model/enums.js";
-import { resolveReplyRouting, type ReplyOrigin, type ReplyRequest } from "../../src/tasks/reply-routing.js";
+import {
+  resolveNotificationRouting,
+  type ChatOrigin,
+  type RoutingRequest,
+} from "../../src/tasks/notification-routing.js";
 
 const PARENT = "ses_parent";
 const REQUESTER = "ses_requester";
-const chat = (kind: ReplyOrigin["chat"]): ReplyOrigin => ({ chat: kind, channel: "team", address: "42" });
+const chat = (kind: ChatOrigin["chat"]): ChatOrigin => ({ chat: kind, channel: "team", address: "42" });
 
 /** The target: `P`arent, `R`equester, the user's `C`hat, or none. */
 type Hears = "P" | "R" | "C" | "-";
 
 /** Text and progress, then typing; for each origin: not known, direct, group, channel. */
 const table: readonly [
-  mode: ReplyRequest["mode"],
+  mode: RoutingRequest["mode"],
   parent: boolean,
   requester: boolean,
   kind: string,
@@ -51,7 +55,7 @@ describe("the targets of work", () => {
     "$mode, parent $parentSessionId, requester $requesterSessionId, origin $origin.chat: $kind, $hears",
     ({ kind, hears, ...request }) => {
       const [said, typing] = [hears[0], hears[1]] as [Hears, Hears];
-      expect(resolveReplyRouting(request)).toEqual({
+      expect(resolveNotificationRouting(request)).toEqual({
         kind,
         text: targets[said],
         progress: targets[said],
@@ -90,7 +94,7 @@ const request = fc.record({
 test("a background child never reaches a user's channel, and nothing is sent to a group directly", () => {
   fc.assert(
     fc.property(request, (asked) => {
-      const { kind, ...lanes } = resolveReplyRouting(asked);
+      const { kind, ...lanes } = resolveNotificationRouting(asked);
       const background = asked.mode === "run" && asked.parentSessionId !== null;
       expect(kind).toBe(background ? "background" : "interactive");
       const reached = Object.values(lanes).some((target) => target?.kind === "channel");
