@@ -142,7 +142,7 @@ export class AcpController implements AsyncDisposable {
     return { session: runner.writer.row, survivors };
   }
 
-  /** Whether the session belongs to another gateway that is gone, and its agent's run has ended on record. */
+  /** True if the session belongs to another gateway that is gone, and its agent's run has ended on record. */
   isLost(session: AcpSession): Promise<boolean> {
     return isLostSession(this.#deps, session);
   }
@@ -162,7 +162,7 @@ export class AcpController implements AsyncDisposable {
     return this.#registry.get(sessionId)?.activity(turnId) ?? "";
   }
 
-  /** Whether the run is the agent, or a terminal, of a session of this gateway. */
+  /** True if the run is the agent, or a terminal, of a session of this gateway. */
   ownsRun(runId: string): boolean {
     return this.#registry.runners.some((runner) => runner.ownsRun(runId));
   }

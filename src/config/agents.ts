@@ -68,7 +68,7 @@ export const SESSION_ID_PLACEHOLDER = "{sessionId}";
 
 export const CLI_OUTPUTS = ["text", "result", "codex", "gemini", "opencode", "pi"] as const;
 
-/** Of a command line. */
+/** A word of a command line. */
 export const argument = z
   .string()
   .min(1)

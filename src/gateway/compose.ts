@@ -59,7 +59,7 @@ export interface ComposeOptions {
   readonly supervisor: Supervisor;
   readonly foregroundClients: ForegroundClients;
   readonly startedAt: number;
-  /** Whether the runs of the former gateway have been reconciled. */
+  /** True if the runs of the former gateway have been reconciled. */
   readonly ready: () => boolean;
   /** Another process of this instance is the gateway now, so its record in the store stays. */
   readonly isReplaced: () => boolean;

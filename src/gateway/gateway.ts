@@ -56,7 +56,7 @@ export interface GatewayOptions {
   /** The text of the configuration file, kept so that a failed restart can go back to it. */
   readonly configText?: string;
   readonly requestMs?: number;
-  /** Whether to wait for an unreachable store instead of failing. Default: true. */
+  /** Wait for an unreachable store instead of failing. Default: true. */
   readonly waitForStore?: boolean;
   /** Aborts the wait for the store. */
   readonly signal?: AbortSignal;

@@ -7,7 +7,7 @@ import type { ForegroundClients } from "./foreground/foreground-clients.js";
 
 /** The activity of ACP agents, which do not end by themselves. */
 export interface AgentActivity {
-  /** Whether the run is an ACP agent of this gateway. */
+  /** True if the run is an ACP agent of this gateway. */
   ownsRun(runId: string): boolean;
   /** Resolves when no agent works on anything. */
   waitUntilIdle(enough: AbortSignal): Promise<void>;
@@ -86,7 +86,7 @@ export class Shutdown {
     this.#agents = agents;
   }
 
-  /** Whether all runs are terminated, also those that are starting. */
+  /** True if all runs are terminated, also those that are starting. */
   get terminates(): boolean {
     return this.#pending?.policy.runs === "terminate";
   }

@@ -80,7 +80,7 @@ export async function startGateway(
 }
 
 /**
- * Whether a gateway could be started now: its program loads, and finds its configuration, store and anchor usable. Null:
+ * Checks that a gateway could be started now: its program loads, and finds its configuration, store and anchor usable. Null:
  * it could; otherwise what is wrong and the exit code. Starts and changes nothing.
  */
 export async function checkGateway(

@@ -116,7 +116,7 @@ function requireTrustedDirectory(path: string, uid: number, what: string): void 
 type PathCheck = (path: string, found: Stats) => PathFault | null;
 
 function createPathCheck(uid: number): PathCheck {
-  /** Whether a directory of this user is above: below it, unmapped owners are not trusted. */
+  /** True if a directory of this user is above: below it, unmapped owners are not trusted. */
   let below = false;
   return (path, found) => {
     below ||= found.uid === uid && path !== "/";
@@ -151,7 +151,7 @@ function createPathCheck(uid: number): PathCheck {
 }
 
 /**
- * Whether an ordinary user is the only member of a group. Distributions that give each user such a group also let the
+ * True if an ordinary user is the only member of a group. Distributions that give each user such a group also let the
  * group write new files (umask 002). Users and groups that are not in the local files, and root's, do not count.
  */
 function isPrivateGroup(gid: number, uid: number): boolean {

@@ -81,7 +81,7 @@ const acpTurnCancellationSchema = z.object({
 const turnAuditSchema = z.object({
   at: z.number(),
   left: z.array(leftoverProcessSchema),
-  /** Whether they were stopped. */
+  /** True if they were stopped. */
   reaped: z.boolean(),
   /** The processes that could not be stopped. */
   survivors: z.array(leftoverProcessSchema),
@@ -138,7 +138,7 @@ export const acpUpdateSchema = z.object({
   turnId: z.string().nullable(),
   at: z.number(),
   type: z.enum(ACP_UPDATE_TYPES),
-  /** Of an `update`: the agent's message, unchanged. */
+  /** The agent's message, unchanged; only of an `update`. */
   data: z.unknown(),
 });
 

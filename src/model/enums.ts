@@ -101,7 +101,7 @@ export const NOTIFY_POLICIES = ["done_only", "state_changes", "silent"] as const
 export const TASK_OUTCOMES = ["succeeded", "blocked"] as const;
 
 /**
- * Whether the requester was notified of the end of a task. `session_queued`: the message waits in the parent session
+ * The delivery of the message about the end of a task. `session_queued`: the message waits in the parent session
  * until the session reads it. `not_applicable`: there is no message to deliver.
  */
 export const TASK_DELIVERIES = [

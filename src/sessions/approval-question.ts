@@ -13,7 +13,7 @@ export interface ApprovalQuestion {
   readonly digest: string;
   /** The command or title in one line, for a list; bounded. */
   readonly summary: string;
-  /** Whether the summary is the whole question: it is not cut, and there are no variables and no input. Masks are visible as such. */
+  /** True if the summary is the whole question: it is not cut, and there are no variables and no input. Masks are visible as such. */
   readonly whole: boolean;
   /** Characters of the question that are kept in memory. */
   readonly chars: number;

@@ -135,7 +135,7 @@ export class Authorizer {
   }
 
   /**
-   * Whether the requester may still act: its session may be closed, or its token end, while a stream is open. Streams
+   * True if the requester may still act: its session may be closed, or its token end, while a stream is open. Streams
    * share the lookup.
    */
   async isStillAuthorized(requester: Requester): Promise<boolean> {
@@ -144,7 +144,7 @@ export class Authorizer {
     return requester.isTokenValid();
   }
 
-  /** Whether the requester's session is still open. */
+  /** True if the requester's session is still open. */
   async isSessionOpen(requester: Requester): Promise<boolean> {
     if (requester.kind === "operator") return true;
     return (await this.#openSessions.find(requester.session.id))?.closedAt === null;

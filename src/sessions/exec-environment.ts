@@ -115,7 +115,7 @@ function isListed(name: string, value: string, pass: readonly string[]): boolean
 }
 
 /**
- * Whether the gateway has the same value, so that the operator has chosen it. False for secrets: otherwise the answer
+ * True if the gateway has the same value, so that the operator has chosen it. False for secrets: otherwise the answer
  * would reveal whether a guessed secret is right.
  */
 function isGatewaysValue(name: string, value: string | undefined, own: Variables): boolean {

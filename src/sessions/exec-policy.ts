@@ -62,7 +62,7 @@ export function decideExec(
   return { effect: otherwise, rule: null };
 }
 
-/** Whether the rule allows every program with any arguments. Through a shell that is everything, so nothing is judged. */
+/** True if the rule allows every program with any arguments. Through a shell that is everything, so nothing is judged. */
 export function allowsEverything({ effect, executable, calledAs, args }: ExecRule): boolean {
   return effect === "allow" && executable === undefined && calledAs === undefined && args === undefined;
 }

@@ -12,7 +12,7 @@ export type Requester =
       readonly kind: "session";
       readonly actor: string;
       readonly session: SessionRecord;
-      /** Whether the token is still valid. Absent: another gateway checked the token. */
+      /** True if the token is still valid. Absent: another gateway checked the token. */
       readonly isTokenValid?: () => Promise<boolean>;
     };
 

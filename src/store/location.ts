@@ -48,7 +48,7 @@ export async function parseStoreLocation(
   return { kind: "sqlite", path };
 }
 
-/** Whether the argument shows a password in lists of processes. */
+/** True if the argument shows a password in lists of processes. */
 export function showsPassword(text: string): boolean {
   return isPostgresUrl(text) && parsePostgresUrl(text).secrets.length > 0;
 }

@@ -93,7 +93,7 @@ export async function watchEvents(
 
 const STORE_FAILURES: ReadonlySet<string> = new Set(["STORE_AWAY", "STATE_UNUSABLE", "STORE_UNREADABLE"]);
 
-/** Whether the store could not be read, here or at a gateway. A copied state directory is another error. */
+/** True if the store could not be read, here or at a gateway. A copied state directory is another error. */
 export function isStoreFailure(error: unknown): boolean {
   return error instanceof HoldfastError && STORE_FAILURES.has(error.code);
 }

@@ -40,7 +40,7 @@ export interface SpawnOptions {
   /** The TCP port of a service. */
   readonly port?: number;
   readonly onEscape?: OnEscape;
-  /** What another supervisor does with the run when this one is gone. Default: it continues. */
+  /** The treatment of the run by another supervisor when this one is gone. Default: it continues. */
   readonly onOrphan?: OnOrphan;
   /** 0 or absent: no deadline. */
   readonly timeoutMs?: number;

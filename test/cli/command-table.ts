@@ -31,7 +31,7 @@ export interface SampleNames {
 }
 
 /**
- * Whether a command acts, or the arguments with which it only reads, each also with `--json` if it has that option. A
+ * `acts`, or the arguments with which the command only reads, each also with `--json` if it has that option. A
  * command that is missing here fails the tests.
  */
 export const COMMAND_USES: Readonly<

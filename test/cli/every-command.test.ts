@@ -62,7 +62,7 @@ describe.each(commands)("%s", (path, command) => {
     });
 });
 
-/** Whether the parser of the option accepts the value. */
+/** True if the parser of the option accepts the value. */
 function accepts(option: Option, value: string): boolean {
   if (option.argChoices !== undefined) return option.argChoices.includes(value);
   try {

@@ -10,7 +10,7 @@ import {
 } from "../support/store/session-samples.js";
 import { type TestDatabase, twoSupervisors } from "./test-database.js";
 
-/** What every store promises of ACP sessions, whatever the database. */
+/** The contract of every store for ACP sessions. */
 export function acpContract(name: string, createDatabase: () => Promise<TestDatabase<Store>>): void {
   describe(`${name} store of ACP sessions`, () => {
     let store: Store;

@@ -6,7 +6,7 @@ import { type TestDatabase, twoSupervisors } from "./test-database.js";
 const allowed = { verdict: "allow", actor: "cli:ada", at: AT + 5 } as const;
 const denied = { verdict: "deny", actor: "cli:bob", at: AT + 6 } as const;
 
-/** What every store promises of approvals, whatever the database. */
+/** The contract of every store for approvals. */
 export function approvalContract(name: string, createDatabase: () => Promise<TestDatabase<Store>>): void {
   describe(`${name} store`, () => {
     let store: Store;

@@ -30,7 +30,7 @@ export function newGateway(change: Partial<NewGateway> = {}): NewGateway {
   };
 }
 
-/** What every store promises of hosts and gateways, whatever the database. */
+/** The contract of every store for hosts and gateways. */
 export function gatewayContract(name: string, createDatabase: () => Promise<TestDatabase<Store>>): void {
   describe(`${name} store`, () => {
     let store: Store;
@@ -198,7 +198,7 @@ const done = {
   error: "a sentence",
 } as const;
 
-/** What every store promises of what gateways hand to each other, whatever the database. */
+/** The contract of every store for what gateways hand to each other, whatever the database. */
 export function commandContract(name: string, createDatabase: () => Promise<TestDatabase<Store>>): void {
   describe(`${name} store`, () => {
     let store: Store;

@@ -15,7 +15,7 @@ import {
 } from "../support/store/run-samples.js";
 import { type TestDatabase, twoSupervisors } from "./test-database.js";
 
-/** What every store promises of leases. */
+/** The contract of every store for leases. */
 export function leaseContract(name: string, createDatabase: () => Promise<TestDatabase>): void {
   describe(`${name} store`, () => {
     let store: RunStore;

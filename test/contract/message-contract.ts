@@ -6,7 +6,7 @@ import { type TestDatabase, twoSupervisors } from "./test-database.js";
 
 const bounds = { bytes: 1_000_000, messages: 1_000, pending: 100 };
 
-/** What every store promises of messages of sessions, whatever the database. */
+/** The contract of every store for messages of sessions. */
 export function messageContract(name: string, createDatabase: () => Promise<TestDatabase<Store>>): void {
   describe(`${name} store: messages`, () => {
     let store: Store;

@@ -26,7 +26,7 @@ const changed = (taskId: string, seq: number, at = AT + seq) => {
   };
 };
 
-/** What every store promises of messages about changes of a task, which newer messages replace. */
+/** The contract of every store for messages about changes of a task, which newer messages replace. */
 export function outboxChangesContract(
   name: string,
   createDatabase: () => Promise<TestDatabase<Store>>,

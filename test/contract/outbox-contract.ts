@@ -20,7 +20,7 @@ import {
 } from "../support/store/task-samples.js";
 import { type TestDatabase, twoSupervisors } from "./test-database.js";
 
-/** What every store promises of messages that are being sent, whatever the database. */
+/** The contract of every store for messages that are being sent, whatever the database. */
 export function outboxContract(name: string, createDatabase: () => Promise<TestDatabase<Store>>): void {
   describe(`${name} store of messages about tasks`, () => {
     let store: Store;

@@ -19,7 +19,7 @@ import {
 } from "../support/store/run-samples.js";
 import { type TestDatabase, twoSupervisors } from "./test-database.js";
 
-/** What every store promises of runs, whatever the database. */
+/** The contract of every store for runs. */
 export function runContract(name: string, createDatabase: () => Promise<TestDatabase>): void {
   runRecordContract(name, createDatabase);
   leaseContract(name, createDatabase);

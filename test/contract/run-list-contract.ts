@@ -3,7 +3,7 @@ import type { RunStore } from "../../src/store/runs/contract.js";
 import { LEASE_MS, newRunEvent, EXITED, newRun, RUNNING } from "../support/store/run-samples.js";
 import { type TestDatabase, twoSupervisors } from "./test-database.js";
 
-/** What every store promises of finding, counting and forgetting runs and their events. */
+/** The contract of every store for finding, counting and forgetting runs and their events. */
 export function runListContract(name: string, createDatabase: () => Promise<TestDatabase>): void {
   describe(`${name} store`, () => {
     let database: TestDatabase;

@@ -9,7 +9,7 @@ import { newTask } from "../support/store/task-samples.js";
 import { AT, newSession } from "../support/store/session-samples.js";
 import { type TestDatabase, twoSupervisors } from "./test-database.js";
 
-/** What every store promises of sessions, whatever the database. */
+/** The contract of every store for sessions. */
 export function sessionContract(name: string, createDatabase: () => Promise<TestDatabase<Store>>): void {
   describe(`${name} store`, () => {
     let store: Store;

@@ -10,7 +10,7 @@ import { sessionContract } from "./session-contract.js";
 import { taskContract } from "./task-contract.js";
 import type { TestDatabase } from "./test-database.js";
 
-/** What every store promises, whatever the database. */
+/** The contract of every store. */
 export function storeContract(name: string, createDatabase: () => Promise<TestDatabase<Store>>): void {
   runContract(name, createDatabase);
   sessionContract(name, createDatabase);

@@ -7,7 +7,7 @@ import { AT } from "../support/store/session-samples.js";
 import { endWithNotification, newTask, PARENT, SUCCEEDED, taskEvent } from "../support/store/task-samples.js";
 import { type TestDatabase, twoSupervisors } from "./test-database.js";
 
-/** What every store promises of tasks, whatever the database. */
+/** The contract of every store for tasks. */
 export function taskContract(name: string, createDatabase: () => Promise<TestDatabase<Store>>): void {
   describe(`${name} store of tasks`, () => {
     let store: Store;

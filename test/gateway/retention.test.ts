@@ -66,7 +66,7 @@ test("a gateway closes idle sessions of one-shot agents and answers prompts that
     const at = Date.now() - defaults.callerOwnerLossMs - 1_000;
     const prompt = { runId: "run_000000000001", deliveredAt: at };
     await store.appendMessage(newMessage(asked.id, { ...prompt, at }), historyBounds);
-    // Whoever asked may be asking again.
+    // The requester may ask again.
     const soon = { ...prompt, runId: "run_000000000002", at: Date.now() };
     await store.appendMessage(newMessage(justAsked.id, soon), historyBounds);
   }

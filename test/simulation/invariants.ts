@@ -109,7 +109,7 @@ export function leaseTakenByRules(taking: LeaseTransfer): string | null {
   const lease = `the lease of ${before.ownerInstanceId} was taken by ${after.ownerInstanceId}`;
   if (before.hostId !== taker.hostId)
     return expiredMs >= defaults.hostLostMs ? null : `${lease}, from another machine`;
-  // Whether its owner had returned is not visible here: the evidence is older, and no process runs any more.
+  // The return of its owner is not visible here: the evidence is older, and no process runs any more.
   if (before.bootId !== taker.bootId)
     return local ? null : `${lease}, of another boot and not of this state directory`;
   if (expiredMs < 0) return `${lease} ${-expiredMs} ms before it expired`;

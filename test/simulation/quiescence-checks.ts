@@ -22,7 +22,7 @@ export function findUnsettledRun(actors: Actors): { readonly runId: string; read
   return null;
 }
 
-/** Of two processes of one instance, one is left. */
+/** One of two processes of an instance is left. */
 export function findDoubledInstance({
   alive,
 }: Actors): { readonly runId: null; readonly what: string } | null {
@@ -34,7 +34,7 @@ export function findDoubledInstance({
     : { runId: null, what: `several processes of one instance live: ${twice.name} and another` };
 }
 
-/** Of such a run something else may be said with every look. */
+/** Every inspection of such a run may report something else. */
 export function hiddenByStrangers({ world: { database, watch } }: Actors): boolean {
   return [...database.records.values()].some((record) => looksAlive(record, watch.truth(record.runId)));
 }

@@ -1,6 +1,6 @@
 import type { Random } from "./random.js";
 
-/** Whom things happen to: a supervisor, an anchor, a launcher, a kernel. */
+/** The subject of an event: a supervisor, an anchor, a launcher, a kernel. */
 export interface Actor {
   /** It has ended; pending messages to it are lost. */
   readonly gone: boolean;

@@ -35,7 +35,7 @@ export interface SandboxTier {
   readonly weaken: string;
   /** Matches the recorded tier. */
   readonly recorded: RegExp;
-  /** Whether a cgroup is delegated to the user. */
+  /** True if a cgroup is delegated to the user. */
   readonly delegated: boolean;
   readonly whyNot: string | null;
 }

@@ -104,7 +104,7 @@ export class RunningAgent {
     );
   }
 
-  /** Whether the agent can take a prompt. */
+  /** True if the agent can take a prompt. */
   get isUsable(): boolean {
     return !this.isStuck && !this.agentRun.connection.isClosed && this.run.state === "running";
   }

@@ -28,7 +28,7 @@ export interface TurnRecorderDeps {
   readonly clock: Clock;
   readonly permissionRequests: PermissionRequests;
   readonly clientRequests: ClientRequests;
-  /** Whether the agent's own process is known to be alive. */
+  /** True if the agent's own process is known to be alive. */
   readonly isAlive: () => boolean;
   /** Bytes of stdin that the agent's anchor has accepted. */
   readonly stdinAccepted: () => number;

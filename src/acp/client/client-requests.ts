@@ -31,7 +31,7 @@ export interface ClientRequestsDeps extends OperationDeps {
   readonly clock: Clock;
   readonly permissionRequests: PermissionRequests;
   readonly connection: () => AcpConnection;
-  /** Whether the agent's own process is known to be alive. Requests of a dead agent are ignored. */
+  /** True if the agent's own process is known to be alive. Requests of a dead agent are ignored. */
   readonly isAlive: () => boolean;
 }
 

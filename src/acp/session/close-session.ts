@@ -99,7 +99,7 @@ export interface LostSessionDeps {
   readonly sessions: Pick<Sessions, "close">;
 }
 
-/** Whether the session belongs to another gateway that is gone, and its agent's run has ended on record. */
+/** True if the session belongs to another gateway that is gone, and its agent's run has ended on record. */
 export async function isLostSession(
   { store, supervisor }: LostSessionDeps,
   { gatewayInstanceId, runId }: AcpSession,

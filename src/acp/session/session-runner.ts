@@ -76,7 +76,7 @@ export class SessionRunner {
     return turn?.turnId === turnId ? turn.summary.activity : "";
   }
 
-  /** Whether the run is the agent, or one of its terminals. */
+  /** True if the run is the agent, or one of its terminals. */
   ownsRun(runId: string): boolean {
     return this.writer.row.runId === runId || this.#lifecycle.agent?.terminals.ownsRun(runId) === true;
   }
@@ -157,7 +157,7 @@ export class SessionRunner {
       return this.#runExclusive(() => this.#turns.auditLast(agent));
     const answer = agent.agentRun.connection.answerTo(turn.requestId);
     this.#runExclusive(() => this.#turns.awaitEnd(agent, turn, answer));
-    // Whether the agent received the cancel is unknown; a second one does no harm.
+    // The agent may not have received the cancel; a second one does no harm.
     if (turn.cancel !== null) void this.#turns.cancel(turn, turn.cancel).catch(() => undefined);
   }
 
@@ -180,7 +180,7 @@ export class SessionRunner {
     await this.#deps.writer.detach();
   }
 
-  /** Whether another gateway process continues the session. */
+  /** True if another gateway process continues the session. */
   get #detached(): boolean {
     return this.#detaching || this.#lifecycle.detached;
   }

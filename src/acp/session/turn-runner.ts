@@ -32,7 +32,7 @@ export interface TurnRunnerOptions {
   readonly queue: PromptQueue;
   readonly inbox: MessageInbox;
   readonly isClosing: () => boolean;
-  /** Whether the session was left to another gateway process. */
+  /** True if the session was left to another gateway process. */
   readonly isDetached: () => boolean;
 }
 

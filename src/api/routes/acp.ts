@@ -180,7 +180,7 @@ export const acpCloseRoute = defineRoute({
   response: z.object({
     session: acpSessionSchema,
     survivors: z.array(survivor),
-    /** Of the agent's last run. `unproven`: the run was abandoned with its host. Null: there is no ended run. */
+    /** The end of the agent's last run. `unproven`: the run was abandoned with its host. Null: there is no ended run. */
     emptiness: z.enum(["proven", "unproven"]).nullable(),
   }),
 });

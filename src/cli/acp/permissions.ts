@@ -224,7 +224,7 @@ function unansweredRequest({ type, data }: WatchedUpdate): PermissionRequest | n
   return type === "permission" && permission.decision === null ? permission : null;
 }
 
-/** Whether the update ends the request or makes an answer pointless. */
+/** True if the update ends the request or makes an answer pointless. */
 function settlesRequest({ type, data }: WatchedUpdate, id: string): boolean {
   if (type === "permission") return (data as PermissionRequest).id === id;
   return type === "turn" ? (data as TurnChange).state === "ended" : type === "session";

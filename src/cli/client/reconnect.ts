@@ -19,7 +19,7 @@ export interface ReconnectOptions {
   /** After this time there is no run to reconnect to. */
   readonly timeoutMs: number;
   readonly notice: (message: string) => void;
-  /** What continues without a gateway. Default: the command. */
+  /** The part that continues without a gateway. Default: the command. */
   readonly subject?: string;
   /** Replaces the default text about `subject`. */
   readonly meanwhile?: string;
@@ -137,7 +137,7 @@ export interface ReconnectingStreamOptions extends Pick<
   readonly path: string;
   /** The number of the last line that is known. */
   readonly after: number;
-  /** Whether no line will follow after that number. */
+  /** True if no line will follow after that number. */
   readonly isOver: (client: GatewayClient, last: number) => Promise<boolean>;
   /** The command that shows the result later. */
   readonly laterCommand: string;

@@ -35,12 +35,12 @@ export async function openLocalObserver({ home }: StateDirectory): Promise<Nativ
   return observeNatively(home, await observeMachineIdentity(home), findAnchor());
 }
 
-/** Whether the store is a database that other hosts may share. */
+/** True if the store is a database that other hosts may share. */
 export async function isStoreShared(): Promise<boolean> {
   return (await databaseUrl()) !== null;
 }
 
-/** Whether the run belongs to another state directory, here or on another host: only the gateway there can act on it. */
+/** True if the run belongs to another state directory, here or on another host: only the gateway there can act on it. */
 export async function isOwnedElsewhere(
   { directory, host }: LocalState,
   { address, record }: Pick<FoundRun, "address" | "record">,

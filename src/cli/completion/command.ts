@@ -41,7 +41,7 @@ export function addCompletionCommand(program: Command, setExitCode: SetExitCode)
     });
 }
 
-/** What may follow the words of a command. */
+/** The words that may follow the given words of a command. */
 interface CompletionContext {
   /** `""` is `holdfast` itself, `"runs list"` a command of a group. */
   readonly path: string;

@@ -5,7 +5,7 @@ export interface Check {
   readonly name: string;
   readonly state: "ok" | "warn" | "bad";
   readonly detail: string;
-  /** What to do about it. */
+  /** The advice to the operator. */
   readonly remedy: string | null;
 }
 

@@ -67,7 +67,7 @@ export async function runGateway({
   return 0;
 }
 
-/** Whether a gateway could start: its configuration, store and anchor. Changes nothing; rejects with what is wrong. */
+/** Checks that a gateway could start: its configuration, store and anchor. Changes nothing; rejects with the problem. */
 export async function checkGatewayCanStart(flags: SettingFlags): Promise<number> {
   await readSettings(flags);
   const directory = await findStateDirectory(resolveHome());

@@ -12,7 +12,7 @@ export function paletteFor(fd: 1 | 2): Palette {
   return picocolors.createColors(wanted && isCapableTerminal(fd));
 }
 
-/** Whether lines can be rewritten: a terminal that can move its cursor. */
+/** True if lines can be rewritten: a terminal that can move its cursor. */
 export function isCapableTerminal(fd: 1 | 2): boolean {
   return isatty(fd) && process.env["TERM"] !== "dumb";
 }

@@ -28,7 +28,7 @@ export interface LogsRequest {
   readonly json?: true;
 }
 
-/** What one request to the API reads. */
+/** The page that one request to the API reads. */
 type LogPage =
   | { readonly lines: number; readonly skip?: number }
   | { readonly offset: number; readonly maxBytes: number };

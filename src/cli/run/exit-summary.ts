@@ -10,7 +10,7 @@ import { interruptExitCode, type InterruptSignal } from "./interrupts.js";
 const NAMED_RESIDUE = 3;
 
 /**
- * What a user must know about the end besides the exit code, in one line; null: nothing. After Ctrl-C, only what was
+ * Describes the end besides the exit code, in one line; null: nothing. After Ctrl-C, only what was
  * cleaned up.
  */
 export function exitText(record: RunRecord, interrupted: boolean): string | null {

@@ -26,14 +26,14 @@ export type ForegroundRun = Pick<
 /** A shell brings a running job to the foreground (`fg`) without a signal, so this is polled. */
 const BACKGROUND_POLL_MS = 200;
 
-/** Whether stdin, stdout and stderr are one terminal. */
+/** True if stdin, stdout and stderr are one terminal. */
 export function isSameTerminal(): boolean {
   if (![0, 1, 2].every((fd) => isatty(fd))) return false;
   const [stdin, ...others] = [0, 1, 2].map((fd) => fstatSync(fd).rdev);
   return others.every((device) => device === stdin);
 }
 
-/** Whether this process is in the foreground of its terminal. True if the kernel does not report it. */
+/** True if this process is in the foreground of its terminal. True if the kernel does not report it. */
 export function isForegroundProcess(): boolean {
   try {
     const stat = readFileSync("/proc/self/stat", "utf8");

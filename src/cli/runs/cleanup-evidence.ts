@@ -24,7 +24,7 @@ export interface RunEvidence extends Omit<Classified, "evidence"> {
   readonly answers: boolean;
   /** It belongs to another state directory, here or on another host: only the gateway there can stop it. */
   readonly elsewhere: boolean;
-  /** Whether the lock of its owner is held, whatever the state of its lease. Null: the lock cannot be checked here. */
+  /** True if the lock of its owner is held, whatever the state of its lease. Null: the lock cannot be checked here. */
   readonly ownerAlive: boolean | null;
   /** How long its lease still protects its record; 0: it has expired. */
   readonly leaseMs: number;

@@ -123,7 +123,7 @@ async function carryOutPlans(
     .map(({ runId }) => runId);
   const runIds = [...new Set([...rest, ...orphaned])];
   if (runIds.length === 0) return results;
-  // Whether processes are left is unknown: their records have the outcome.
+  // Processes may be left: their records have the outcome.
   const unknown = orphaned.filter((runId) => results.get(runId)?.outcome === "unknown");
   try {
     await endUnderLease(coordinator, runIds, [...rest, ...unknown], results);

@@ -179,7 +179,7 @@ function residueLines({ residue, residueCount }: RunRecord): readonly string[] {
   return residueCount > residue.length ? [...lines, `and ${residueCount - residue.length} more`] : lines;
 }
 
-/** Of the output heartbeats, only the last is shown. */
+/** Drops all output heartbeats but the last. */
 function eventLines(events: readonly RunEvent[]): readonly string[] {
   const lastOutput = events.findLast(({ type }) => type === "output");
   return events

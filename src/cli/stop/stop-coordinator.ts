@@ -195,7 +195,7 @@ function firstSentence(message: string): string {
   return message.split(/\. |\.$/, 1)[0] ?? message;
 }
 
-/** What was done instead of asking the gateway, and when the record is completed. */
+/** Describes the stop without the gateway, and the time when the record is completed. */
 async function fallbackRemark(
   { host }: LocalState,
   found: readonly FoundRun[],

@@ -45,7 +45,7 @@ export interface OwnerCheck {
 /** The pid file does not exist. A file that cannot be read, or is being written, proves nothing. */
 export const PID_FILE_MISSING = "";
 
-/** Whether the tool that marked a process is gone, by pids and ancestry, never by a name or a command line. */
+/** True if the tool that marked a process is gone, by pids and ancestry, never by a name or a command line. */
 export function checkOwner({
   profile,
   process,

@@ -116,7 +116,7 @@ export class Background implements AsyncDisposable {
     }
   }
 
-  /** Whether the work of a task may still start, apart from the start `except`. */
+  /** True if the work of a task may still start, apart from the start `except`. */
   isStarting({ key }: Pick<TaskRecord, "key">, except: TaskInput | null = null): boolean {
     for (const each of this.#starting) if (each.key === key && each !== except) return true;
     return false;

@@ -19,7 +19,7 @@ export interface ProgressReporterDeps {
   readonly acp: Pick<AcpController, "updates" | "activityOf">;
 }
 
-/** What a followed run or turn changes of its task. */
+/** The change that a followed run or turn makes to its task. */
 export interface TaskUpdates {
   apply(taskId: string, event: TaskInputEvent): Promise<unknown>;
   refreshTask(taskId: string): Promise<void>;

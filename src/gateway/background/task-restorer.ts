@@ -259,7 +259,7 @@ class RestorePass {
   }
 }
 
-/** Whether the store has lost a part of a task. The end of a task is never undone. */
+/** True if the store has lost a part of a task. The end of a task is never undone. */
 function isBehind(copy: TaskRecord, known: TaskRecord | null): boolean {
   return (
     known === null || (known.endedAt === null && (copy.endedAt !== null || known.version < copy.version))

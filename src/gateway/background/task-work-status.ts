@@ -85,7 +85,7 @@ export interface WorkStatusDeps {
   readonly sessions: Pick<Sessions, "get">;
   readonly acp: Pick<AcpController, "isLost">;
   readonly oneShotAgents: Pick<OneShotAgents, "result">;
-  /** Whether a run belongs to this state directory, so that its output can be read. */
+  /** True if a run belongs to this state directory, so that its output can be read. */
   readonly isHere: (run: RunRecord) => boolean;
 }
 

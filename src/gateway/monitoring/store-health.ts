@@ -3,7 +3,7 @@ import type { NewRunEvent } from "../../model/run-event.js";
 import type { Store } from "../../store/store.js";
 import type { Supervisor } from "../../supervisor/api.js";
 
-/** Whether the store can be written, as of the last attempt. */
+/** True if the store can be written, as of the last attempt. */
 export interface StoreWriteHealth {
   readonly writable: boolean;
   /** Why the last write was refused; null: it was accepted. */

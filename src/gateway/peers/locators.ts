@@ -73,7 +73,7 @@ export interface AcpSessionLocatorDeps {
     Pick<GatewayStore, "getGateway"> & { readonly shared: boolean };
   readonly instanceId: string;
   readonly authorizer: Pick<Authorizer, "findSession">;
-  /** Whether the gateway of a session is gone, so that the session can be closed here. */
+  /** True if the gateway of a session is gone, so that the session can be closed here. */
   readonly isLost: (session: AcpSession) => Promise<boolean>;
   readonly resolveTask: (requester: Requester, id: string) => Promise<TaskRecord>;
 }

@@ -135,7 +135,7 @@ export function noHostReachable(address: PostgresAddress, failures: readonly Hos
   );
 }
 
-/** Whether another host may accept the connection: a stand-by can lag behind and not know a new user or database. */
+/** True if another host may accept the connection: a stand-by can lag behind and not know a new user or database. */
 export function shouldTryNextHost(error: unknown): boolean {
   if (error instanceof StateUnusable) return error instanceof StoreAway;
   return !isFileError(error) && !isPoolBusy(error);

@@ -12,7 +12,7 @@ import {
 /** Other clients of a busy pooler can hide what one round would show. */
 const ROUNDS = 3;
 
-/** Whether a pooler answers in the server's place: it reports another process id than the server's, for cancel requests. */
+/** True if a pooler answers in the server's place: it reports another process id than the server's, for cancel requests. */
 function isPooled(client: ClientBase, backendPid: number): boolean {
   return (client as ClientBase & { readonly processID: number | null }).processID !== backendPid;
 }

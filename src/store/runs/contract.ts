@@ -188,7 +188,7 @@ export interface RunWrites {
 
 /** The common part of all stores. */
 export interface StoreBase extends AsyncDisposable {
-  /** Whether several hosts use the store. */
+  /** True if several hosts use the store. */
   readonly shared: boolean;
   /** Milliseconds on the store's clock. */
   now(): Promise<number>;

@@ -5,7 +5,7 @@ import { approvalTable, type Schema, sessionTable } from "../schema.js";
 import { equals, type Reader, type SqlDialect } from "../sql/engine.js";
 import type { ApprovalFilter, SessionFilter, SessionReads } from "./contract.js";
 
-/** Whether a row of `sessions` is in the scope. A property test compares it with canSeeSessionRow. */
+/** True if a row of `sessions` is in the scope. A property test compares it with canSeeSessionRow. */
 export function isSessionInScope(
   dialect: SqlDialect,
   { sessionId, descendants, agentIds }: SessionScope,
@@ -20,7 +20,7 @@ export function isSessionInScope(
   return sql<boolean>`(${sql.join(parts, sql` or `)})`;
 }
 
-/** Whether a column names a session in the scope. The sessions are read once for the whole statement. */
+/** True if a column names a session in the scope. The sessions are read once for the whole statement. */
 export function isColumnInScope(
   dialect: SqlDialect,
   column: string,
@@ -83,7 +83,7 @@ async function listSessions(
   return sessionTable.list(limit === undefined ? query : query.limit(limit));
 }
 
-/** Whether the run of a token is open. Derived from the run's record, so it does not depend on which gateway recorded the end. */
+/** True if the run of a token is open. Derived from the run's record, so it does not depend on which gateway recorded the end. */
 export const runIsOpen = sql<boolean>`exists (
   select 1 from runs where runs.run_id = session_tokens.run_id and runs.state <> 'exited'
 )`;

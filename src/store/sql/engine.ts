@@ -28,7 +28,7 @@ export function* countChanged(statement: Compilable): Steps<number> {
   return Number((yield statement).numAffectedRows ?? 0n);
 }
 
-/** Whether a statement changed a row. */
+/** True if a statement changed a row. */
 export function* hasChanged(statement: Compilable): Steps<boolean> {
   return (yield* countChanged(statement)) > 0;
 }
@@ -45,7 +45,7 @@ export interface SqlDialect {
   readonly lockShared: RawBuilder<unknown>;
   /** At the end of a select: locks the rows, and skips rows that another transaction has locked. */
   readonly lockSkipLocked: RawBuilder<unknown>;
-  /** Whether several hosts can use the store at once; then all leases, of every boot, are on one clock. */
+  /** True if several hosts can use the store at once; then all leases, of every boot, are on one clock. */
   readonly shared: boolean;
 }
 

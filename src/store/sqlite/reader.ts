@@ -21,7 +21,7 @@ interface FileFingerprint {
   readonly inode: bigint;
   readonly size: bigint;
   readonly changedAt: bigint;
-  /** Whether there is a log that is not empty. */
+  /** True if there is a log that is not empty. */
   readonly log: boolean;
 }
 

@@ -58,7 +58,7 @@ export function onAnchorEvent(live: LiveRun, link: AnchorLink, event: AnchorEven
     case "closed":
       live.link = null;
       live.stdin.detach();
-      // Whether the anchor adopted the process is found out when the new run is attached.
+      // The attach of the new run finds out if the anchor adopted the process.
       live.pendingAdoption?.resolve();
       live.pendingSignal?.reject(new NotSteering(live.facts.runId, "its anchor does not answer"));
       failPendingMemberRequests(live);

@@ -101,7 +101,7 @@ function leaderExit(leader: LeaderStatus | null): Pick<RunExit, "code" | "signal
 /** The end of a run, as it is recorded. */
 export interface TerminalRecord {
   readonly outcome: RunOutcome;
-  /** Whether the end was reported or inferred. */
+  /** The end was reported, or inferred. */
   readonly type: "exited" | "lost";
   readonly mode: KillMode;
   /** Processes that outlived the leader. */

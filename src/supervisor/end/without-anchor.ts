@@ -52,7 +52,7 @@ export interface CleanupResult {
   readonly killMode: KillMode;
   readonly residue: readonly Residue[];
   readonly alive: readonly Survivor[];
-  /** What was done here, as one clause. */
+  /** The actions taken here, as one clause. */
   readonly note: string | null;
   /** The anchor serves other runs and was not killed: only a cgroup can prove this run empty. */
   readonly sharedAnchor?: boolean;
@@ -248,7 +248,7 @@ export function verifiableAnchor(
     : { identity: anchor, path: anchorPath };
 }
 
-/** What was done, for the record and the operator. */
+/** Describes the actions taken, for the record and the operator. */
 export function describeEnded({ reaped, others }: EndedWithoutAnchor): string {
   const { killed, killMode, anchor } = reaped;
   const how = killMode === "cgroup" ? "through its cgroup" : "by verified identity";

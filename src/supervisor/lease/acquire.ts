@@ -195,7 +195,7 @@ export async function claimLease(
 const EVENTS_READ = 100;
 
 /**
- * Whether another process of this instance holds the lease: the epoch is newer, and no event says that this process took
+ * True if another process of this instance holds the lease: the epoch is newer, and no event says that this process took
  * it. A claim of this process may have been committed without an answer.
  */
 export async function isTakenByOtherIncarnation(

@@ -10,7 +10,7 @@ import type { SupervisorContext } from "../run/live-run.js";
 const ROLLED_BACK = "the store was restored from an older backup; this run's record was rewritten";
 
 /**
- * Whether the stored record is older than the local copy, because the store was rolled back. A later epoch means that
+ * True if the stored record is older than the local copy, because the store was rolled back. A later epoch means that
  * the run was taken over, and an end is final: neither is behind.
  */
 export function isBehind(stored: RunRecord | null, copied: RunRecord): boolean {

@@ -41,7 +41,7 @@ export type ImportedEvidence =
   | { readonly kind: "differs"; readonly why: string }
   | { readonly kind: "unknown"; readonly why: string };
 
-/** What the lease alone decides, before any process is inspected. */
+/** The decision that follows from the lease alone, before any process is inspected. */
 export type LeaseStanding =
   | { readonly kind: "decided"; readonly decision: Decision }
   /** Unreachable for too long: its record is ended without evidence. */

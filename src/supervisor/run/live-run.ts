@@ -97,7 +97,7 @@ export interface AnchorMonitorHandle {
   checkSoon(): void;
 }
 
-/** What every run of one supervisor shares. */
+/** The parts that all runs of one supervisor share. */
 export interface SupervisorContext {
   readonly clock: Clock;
   readonly store: RunStore;
@@ -144,7 +144,7 @@ export interface RunFacts {
   readonly leaseId: string;
   /** For display, with secrets redacted. */
   readonly command: string;
-  /** What this supervisor started; null: another one did. Not stored. */
+  /** The start options; null: another supervisor started the run. Not stored. */
   readonly attempt: StartAttempt | null;
   readonly policy: RunPolicy;
   readonly deadlines: RunDeadlines;

@@ -5,7 +5,7 @@ import type { RunChange } from "../../store/runs/contract.js";
 /** How a run ended, as it goes into the record. */
 export type RunOutcome = Omit<Extract<RunChange, { readonly to: "exited" }>, "to" | "at" | "lastOutputAt">;
 
-/** What began the end of the run. The first cause counts; the recorded reason is the anchor's. */
+/** The cause that began the end of the run. The first cause counts; the recorded reason is the anchor's. */
 export type ExitCause =
   | { readonly by: "stop"; readonly stop: FirstStop }
   | { readonly by: "leader"; readonly status: LeaderStatus }

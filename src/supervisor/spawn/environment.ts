@@ -72,7 +72,7 @@ const INHERITABLE_SETTINGS: ReadonlySet<string> = new Set([
   "HOLDFAST_IN_PROCESS",
 ]);
 
-/** Whether a run may inherit this variable from the environment of a gateway or a caller. */
+/** True if a run may inherit this variable from the environment of a gateway or a caller. */
 export function isInheritable(name: string): boolean {
   return !name.startsWith("HOLDFAST_") || INHERITABLE_SETTINGS.has(name);
 }

@@ -36,7 +36,7 @@ export type DirectStopOutcome =
   | { readonly outcome: "gone"; readonly detail: string }
   | { readonly outcome: "ended-before"; readonly detail: string }
   | { readonly outcome: "survivors"; readonly survivors: readonly Survivor[]; readonly detail: string }
-  /** Whether a process is left is not known; the detail says what was done. */
+  /** It is unknown if a process is left; the detail says what was done. */
   | { readonly outcome: "unknown"; readonly detail: string };
 
 export interface StopOptions {

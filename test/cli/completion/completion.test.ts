@@ -10,7 +10,7 @@ beforeEach(async () => {
 });
 afterEach(() => cliFixture[Symbol.asyncDispose]());
 
-/** What bash would offer after these words. */
+/** The completions that bash offers after these words. */
 async function offered(words: readonly string[]): Promise<string[]> {
   const { stdout } = await cliFixture.holdfast("completion", "bash");
   const script = join(cliFixture.home, "completion.bash");

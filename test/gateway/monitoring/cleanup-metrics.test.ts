@@ -39,7 +39,7 @@ test("cleaned-up processes are counted by how they were killed", async ({ skip }
   });
   await waitFor("two more are counted", async () => (await cleaned())["pid"] === 4);
 
-  // What a dead anchor leaves is killed by the launcher, the leader included.
+  // The launcher kills the processes that a dead anchor leaves, the leader included.
   const { run } = await fixture.client.exec({ body: { argv: ["sleep", "3017"], background: true } });
   if (run.anchor === null) throw new Error("no anchor");
   signalProcess(run.anchor, "SIGKILL");

@@ -119,7 +119,7 @@ test("thousands of requests at once are answered or refused, and another caller 
   await waitFor("some are answered", () => statuses().length > 0);
   expect(await fixture.as(other).listRuns()).toMatchObject({ runs: [], next: null });
   await waitFor("all are answered", () => statuses().length === asked);
-  // Whether they come faster than is allowed depends on the machine.
+  // It depends on the machine if they come faster than is allowed.
   expect(["404", "429"]).toEqual(expect.arrayContaining([...new Set(statuses())]));
   await waitFor("it may ask again", async () => (await fixture.raw("GET", "/v1/gateway")).status === 200);
 });

@@ -24,7 +24,7 @@ const LARGEST_LABEL = 3_900_000;
 
 /** The promise to the operator, on a quiet machine. */
 const ANSWER_MS = 1_000;
-/** Of the gateway: about 100 MB without load, 260 MB measured with it. */
+/** The gateway's memory: about 100 MB without load, 260 MB measured with it. */
 const RSS_MB = 600;
 
 async function rssOf(pid: number): Promise<number> {

@@ -22,7 +22,7 @@ import { errorOf, gatewayForFile } from "../../support/gateway/real-gateway.js";
 
 const fixture = gatewayForFile();
 
-/** What was sent to a process that listens in a gateway's place. */
+/** The bytes sent to a process that listens in a gateway's place. */
 interface Impostor {
   readonly home: string;
   readonly received: () => string;

@@ -43,7 +43,7 @@ export class SimulatedAnchor extends SimulatedAnchorProcess implements AnchorEnd
     return this.isRunning ? this.#deadlines.dueAt() : null;
   }
 
-  /** Whether its run may end by itself. */
+  /** True if its run may end by itself. */
   mayEnd(): boolean {
     return this.due(true) !== null;
   }

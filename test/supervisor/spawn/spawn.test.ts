@@ -99,7 +99,7 @@ for (const [name, gate] of [
       if (link !== undefined)
         link.close = () => {
           close?.();
-          // What an anchor does when its owner leaves before GO.
+          // An anchor does this when its owner leaves before GO.
           host.left.set(anchor.runId, {
             exit: anchor.exitFacts({ reason: "spawn-error", leader: null }),
             leader: null,

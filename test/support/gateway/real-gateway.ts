@@ -104,7 +104,7 @@ export function outputText({ output }: Pick<ResponseOf<"exec">, "output">, strea
   return output.find((piece) => piece.stream === stream)?.text ?? "";
 }
 
-/** What an answer was refused with. */
+/** The error of a refused request. */
 export async function errorOf(answer: Promise<unknown>): Promise<{ code: string; message: string }> {
   const error = await answer.then(
     (value) => expect.fail(`it was answered: ${JSON.stringify(value)}`),

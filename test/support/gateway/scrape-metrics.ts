@@ -5,7 +5,7 @@ import { readOperatorToken } from "../../../src/sessions/requester.js";
 
 export type MetricSeries = ReadonlyMap<string, number>;
 
-/** What the gateway of a state directory tells Prometheus. */
+/** The metrics that the gateway of a state directory reports. */
 export async function scrapeMetrics({ home }: { readonly home: string }): Promise<MetricSeries> {
   const token = (await readOperatorToken(home)) ?? "";
   const headers = { authorization: `Bearer ${token}` };

@@ -108,7 +108,7 @@ export function stealClaim(of: Lease, thief: string, expiredForMs: number | null
   return { ...ownClaim(of), ownerInstanceId: thief, expiredForMs };
 }
 
-/** Of a run that has ended, whatever statement tries. `different`: the columns, each with another value for it. */
+/** The columns of an ended run that no statement may change. `different`: the columns, each with another value for it. */
 export function forbiddenUpdates(different: ReadonlyMap<string, string>): string[] {
   return [
     "exit_code = 9",

@@ -47,7 +47,7 @@ export function findIds(text: string): string[] {
   return text.match(ID) ?? [];
 }
 
-/** Whether the printed text equals the page's, volatile texts aside. A line `…` on the page matches any lines. */
+/** True if the printed text equals the page's, volatile texts aside. A line `…` on the page matches any lines. */
 export function matchesPage(page: string, printed: string): boolean {
   const parts = maskVolatile(page).split(/^…\n/m);
   const source = parts

@@ -20,7 +20,7 @@ interface MultiHostParts {
   readonly hosts: readonly TestHost[];
   readonly database: PostgresDatabase;
   readonly server: PostgresServer;
-  /** Of the server. */
+  /** The address of the server. */
   readonly address: string;
   /** The part of the password that is the same in every encoding. */
   readonly secret: string;
@@ -120,7 +120,7 @@ export class MultiHost implements MultiHostParts, AsyncDisposable {
     await expect.poll(isLeftAlone, { interval: 200, timeout: 30_000 }).toBe(true);
   }
 
-  /** Whether its lease is valid for longer than this, by the clock of the server. */
+  /** True if its lease is valid for longer than this, by the clock of the server. */
   async leasedFor(runId: string, ms: number): Promise<boolean> {
     return (await this.record(runId)).leaseExpiresAt > (await this.#store.now()) + ms;
   }

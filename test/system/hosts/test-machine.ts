@@ -19,7 +19,7 @@ export interface TestMachineOptions {
   readonly name: string;
   /** The last part of its address. */
   readonly number: number;
-  /** Of all machines; this one's files are below. */
+  /** The directory of all machines; this one's files are below it. */
   readonly directory: string;
   readonly network: TestNetwork;
 }
@@ -120,7 +120,7 @@ export class TestMachine implements AsyncDisposable {
     return this.allPids().filter((pid) => readProcess(pid)?.argv.join(" ").includes(words) === true);
   }
 
-  /** Whether the bystander of this boot is alive. */
+  /** True if the bystander of this boot is alive. */
   get bystanderAlive(): boolean {
     return this.allPids().includes(this.#bystander);
   }

@@ -9,7 +9,7 @@ const run = promisify(execFile);
 const path = (name: string): string => fileURLToPath(new URL(name, import.meta.url));
 const UNSHARE = ["--pid", "--fork", "--mount-proc", "--kill-child"];
 
-/** Whether a PID namespace can be created in which the next pid can be chosen, and a C compiler is installed. */
+/** True if a PID namespace can be created in which the next pid can be chosen, and a C compiler is installed. */
 export function canCreatePidNamespace(): boolean {
   if (spawnSync("cc", ["--version"], { stdio: "ignore" }).status !== 0) return false;
   const choose = "echo 100 > /proc/sys/kernel/ns_last_pid";

@@ -21,7 +21,7 @@ interface Answer {
   readonly code: number | null;
   readonly signal: string | null;
   readonly result: { readonly verified: boolean; readonly killed: number } | null;
-  /** Whether the requesting shell is alive; absent: there was none. */
+  /** True if the requesting shell is alive; absent: there was none. */
   readonly shell?: boolean;
   readonly bystanders: readonly Fate[];
 }

@@ -20,7 +20,7 @@ import { collect, joined, patternFile, type Stretch, stretch } from "./output-ch
 const KIB = 1024;
 const MIB = 1024 * KIB;
 
-/** What a pipe holds between the program and its anchor. */
+/** The bytes that a pipe holds between the program and its anchor. */
 const PIPE = 64 * KIB;
 
 describe("a stream that keeps the newest", () => {

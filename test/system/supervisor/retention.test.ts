@@ -22,7 +22,7 @@ test("ended runs are deleted with their directories, a live one is kept, and no 
   const ended = await supervisor.spawn(shellInput("echo a lot"));
   const later = await supervisor.spawn(shellInput("sleep 0.05; echo more"));
   const records = await Promise.all([ended.wait(), later.wait()]);
-  // Nobody forgets a run in the moment of its end, when its anchor is still on its way out.
+  // A run is not removed at the moment of its end, while its anchor is still exiting.
   for (const { anchor } of records)
     await waitFor("its anchor has left", () => readProcess(anchor?.pid ?? 0) === null);
   expect(existsSync(directory(ended.runId))).toBe(true);

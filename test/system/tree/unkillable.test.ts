@@ -12,7 +12,7 @@ import { waitFor } from "../../support/wait-for.js";
 
 const freezers = "/sys/fs/cgroup/freezer";
 const graceMs = 200;
-/** What is said of survivors comes with the next sweep after `killReportMs`, and sweeps are at most a second apart. */
+/** The report about survivors comes with the next sweep after `killReportMs`, and sweeps are at most a second apart. */
 const reportWithinMs = graceMs + defaults.killReportMs + 3_000;
 
 /** A version-1 freezer, unlike today's, holds on to whoever is in it even against KILL. */

@@ -109,7 +109,7 @@ export function turnExitCode(
 
 const STOPPED_EARLY = /^max_/;
 
-/** What a user must know about the end of a turn. Null: it ended normally. */
+/** Describes the end of a turn for the user. Null: it ended normally. */
 export function turnEndNotice({
   outcome,
   stopReason,

@@ -37,7 +37,7 @@ drop trigger runs_exited_is_final;
 ${exitedIsFinal(["state_id"])}
 `;
 
-/** What each column means is said where the records are defined. */
+/** The record definitions in src/model describe the columns. */
 export const COMMANDS_SQL = `
 create table commands (
   id             text primary key not null,

@@ -66,7 +66,7 @@ end;
 `;
 
 /**
- * What happened, in order. `autoincrement`: a number is never used again, not even after
+ * Everything that happened, in order. `autoincrement`: a number is never used again, not even after
  * its row was deleted to keep the table bounded, so a reader's cursor stays good for ever.
  * No foreign key: the story of a run may outlive its record.
  */

@@ -1,4 +1,4 @@
-/** What each column means is said where the records are defined. */
+/** The record definitions in src/model describe the columns. */
 export const SESSIONS_SQL = `
 create table sessions (
   id                  text primary key not null,

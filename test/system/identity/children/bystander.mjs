@@ -25,7 +25,7 @@ export class Bystander {
     return bystander;
   }
 
-  /** Whether it is alive and which signals it received; then it ends. */
+  /** True if it is alive and which signals it received; then it ends. */
   async fate() {
     this.#child.stdin.end();
     const { value } = await this.#lines.next();
