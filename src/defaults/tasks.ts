@@ -43,6 +43,8 @@ export const taskDefaults = {
   taskStallMs: 600_000,
   /** Interval of the check of all open tasks. */
   taskSweepMs: 60_000,
+  /** The work of a new task is not missing yet. Its record follows within milliseconds, or seconds under load. */
+  taskStartMs: 10_000,
   /** A task whose run or session is gone for this time is lost: a supervisor takes over a run in less time. */
   taskLostMs: 300_000,
   /** Ended tasks are kept as long as their runs. */

@@ -70,6 +70,8 @@ function eventFor(
       return activeAt === null ? null : activityEvent(task, activeAt, now, watchedSince);
     }
     case "gone":
+      // A task is recorded before its work.
+      if (task.status === "queued" && Math.abs(now - task.createdAt) < defaults.taskStartMs) return null;
       if (missingSince === null) return { type: "missing", at: now };
       return now - Math.max(missingSince, watchedSince) >= defaults.taskLostMs
         ? lostFinish(missingSince, now)

@@ -2,12 +2,13 @@ import { eastAsianWidth } from "get-east-asian-width";
 import { sanitizeLine, sanitizeText } from "./sanitize.js";
 import { incompleteTailBytes, orphanedHeadBytes } from "./utf8.js";
 
-/** Characters as people count them, such as a letter with its accents. */
-const segmenter = new Intl.Segmenter("en", { granularity: "grapheme" });
+/** Finds characters as people count them, such as a letter with its accents. Created on demand: that takes 10 ms. */
+let segmenter: Intl.Segmenter | null = null;
 
 /** At most `chars` long: cut between characters and ended with `…` if it was longer. */
 export function truncate(text: string, chars: number): string {
   if (text.length <= chars) return text;
+  segmenter ??= new Intl.Segmenter("en", { granularity: "grapheme" });
   const border = segmenter.segment(text.slice(0, 2 * chars)).containing(chars - 1)?.index ?? 0;
   return `${text.slice(0, border).trimEnd()}…`;
 }

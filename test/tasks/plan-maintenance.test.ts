@@ -40,6 +40,16 @@ describe("the maintenance of a task", () => {
       gone,
       told({ type: "missing", at: NOW }),
     ],
+    "its work is not recorded yet": [
+      running({ status: "queued", startedAt: null, createdAt: NOW - 1 }),
+      gone,
+      null,
+    ],
+    "its work was never recorded": [
+      running({ status: "queued", startedAt: null }),
+      gone,
+      told({ type: "missing", at: NOW }),
+    ],
     "its work is missing, not for long enough": [
       running({ missingSince: NOW - defaults.taskLostMs + 1 }),
       gone,

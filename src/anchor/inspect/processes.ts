@@ -96,7 +96,8 @@ export function requireDigits(value: string): string {
   throw new BadInput("uniqueId", `${JSON.stringify(value)} cannot be an inode; nothing was touched`);
 }
 
-function goneEvidence(wanted: ProcessQuery): ProcessEvidence {
+/** The evidence about a process that is gone. */
+export function goneEvidence(wanted: ProcessQuery): ProcessEvidence {
   return {
     identity: typeof wanted === "number" ? { pid: wanted, startTime: 0, uniqueId: null } : wanted,
     alive: false,

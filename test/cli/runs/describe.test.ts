@@ -5,6 +5,7 @@ import { describeRun } from "../../../src/cli/runs/show.js";
 import type { RunEvent } from "../../../src/model/run-event.js";
 import { REAPED_USAGE, type RunRecord } from "../../../src/model/run.js";
 import type { RunProcesses } from "../../../src/supervisor/inspect/live-processes.js";
+import { processEvidence } from "../../support/supervisor/fake-host.js";
 import { sampleRunExit, sampleRunRecord } from "../../support/store/run-samples.js";
 
 const noProcesses: RunProcesses = {
@@ -28,28 +29,14 @@ function shown(
 }
 
 function evidence(pid: number, facts: Partial<ProcessEvidence> = {}): ProcessEvidence {
-  return {
+  return processEvidence({
     identity: { pid, startTime: 5, uniqueId: "1" },
-    alive: true,
-    matches: true,
-    state: "S",
     parentPid: 1,
     processGroupId: pid,
     sessionId: pid,
-    uid: 0,
-    cgroup: null,
     command: "anchor",
-    argv: [],
-    stdio: [],
-    executable: null,
-    leaseId: null,
-    runId: null,
-    instanceId: null,
-    sessionKey: null,
-    ancestors: [],
-    descendants: [],
     ...facts,
-  };
+  });
 }
 
 const running = sampleRunRecord({ state: "running", exit: null, endedAt: null, emptiness: null });

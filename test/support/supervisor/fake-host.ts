@@ -18,6 +18,7 @@ import type {
   StreamName,
   SweptFile,
 } from "../../../src/anchor/host.js";
+import { goneEvidence } from "../../../src/anchor/inspect/processes.js";
 import { StaleEpoch } from "../../../src/errors.js";
 import { FakeAnchor } from "./fake-anchor.js";
 
@@ -26,27 +27,7 @@ export const NO_RUN_FILES: RunFiles = { exit: null, leader: null, firstStop: nul
 export function processEvidence(
   change: Pick<ProcessEvidence, "identity"> & Partial<ProcessEvidence>,
 ): ProcessEvidence {
-  return {
-    alive: true,
-    matches: true,
-    state: "S",
-    parentPid: 0,
-    processGroupId: 0,
-    sessionId: 0,
-    uid: 0,
-    cgroup: null,
-    command: "",
-    argv: [],
-    stdio: [],
-    executable: null,
-    leaseId: null,
-    runId: null,
-    instanceId: null,
-    sessionKey: null,
-    ancestors: [],
-    descendants: [],
-    ...change,
-  };
+  return { ...goneEvidence(change.identity), alive: true, matches: true, state: "S", ...change };
 }
 
 export class FakeHost implements AnchorHost {
