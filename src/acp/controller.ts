@@ -13,6 +13,7 @@ import { SessionRegistry, type SessionRegistryDeps } from "./session-registry.js
 import { closeLostSession, type CloseSessionOptions, isLostSession } from "./session/close-session.js";
 import type { PromptRequest } from "./session/prompt-queue.js";
 import type { CancelTurnOptions } from "./session/turn-runner.js";
+import type { TurnActivity } from "./turn/turn-summary.js";
 import type { UpdateFollower } from "./turn/update-follower.js";
 
 export interface ClosedSession {
@@ -157,9 +158,9 @@ export class AcpController implements AsyncDisposable {
     return this.#registry.get(sessionId)?.stderr ?? "";
   }
 
-  /** The tool or plan step that the agent works on in that turn; empty if unknown. */
-  activityOf(sessionId: string, turnId: string): string {
-    return this.#registry.get(sessionId)?.activity(turnId) ?? "";
+  /** The agent's activity in that turn; null if unknown. */
+  activityOf(sessionId: string, turnId: string): TurnActivity | null {
+    return this.#registry.get(sessionId)?.activity(turnId) ?? null;
   }
 
   /** True if the run is the agent, or a terminal, of a session of this gateway. */

@@ -18,6 +18,16 @@ export function truncateStart(text: string, chars: number): string {
   return text.length <= chars ? text : `…${lastChars(text, chars - 1)}`;
 }
 
+/** The end of a text as one sanitized line of at most `chars`, from the beginning of a word, after `…` if it was longer. */
+export function newestWords(text: string, chars: number): string {
+  const line = sanitizeLine(lastChars(text, 16 * chars).replaceAll(/\s+/g, " ")).trim();
+  if (line.length <= chars) return line;
+  const end = lastChars(line, chars - 1);
+  const space = end.indexOf(" ");
+  // A word that is longer than half of the line is cut.
+  return `…${space === -1 || space > chars / 2 ? end : end.slice(space + 1)}`;
+}
+
 /** One sanitized line, truncated. */
 export function singleLine(text: string, chars: number): string {
   return truncate(sanitizeLine(boundInput(text, chars).replaceAll(/\s+/g, " ")).trim(), chars);

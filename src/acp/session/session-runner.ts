@@ -5,6 +5,7 @@ import type { ApprovalQuestion } from "../../sessions/approval-question.js";
 import type { Run } from "../../supervisor/api.js";
 import { AgentLifecycle } from "../agent/agent-lifecycle.js";
 import type { RunningTurn } from "../turn/running-turn.js";
+import type { TurnActivity } from "../turn/turn-summary.js";
 import type { SessionWriter } from "../session-writer.js";
 import { closeSession, type CloseSessionOptions } from "./close-session.js";
 import { MessageInbox, type MessageInboxDeps } from "./message-inbox.js";
@@ -70,10 +71,10 @@ export class SessionRunner {
     return (await this.#lifecycle.agent?.questionOf(permission)) ?? null;
   }
 
-  /** The tool or plan step that the agent works on in this turn; empty if unknown. */
-  activity(turnId: string): string {
+  /** The agent's activity in this turn; null if unknown. */
+  activity(turnId: string): TurnActivity | null {
     const turn = this.#turns.sentTurn;
-    return turn?.turnId === turnId ? turn.summary.activity : "";
+    return turn?.turnId === turnId ? turn.summary.activity : null;
   }
 
   /** True if the run is the agent, or one of its terminals. */

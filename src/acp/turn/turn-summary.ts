@@ -14,29 +14,44 @@ export interface PlanEntrySummary {
   readonly status: string;
 }
 
+/** The current activity of an agent: a tool or plan step, or the newest part of its text. */
+export interface TurnActivity {
+  readonly kind: "step" | "text";
+  readonly text: string;
+}
+
 type RawUpdate = SessionUpdate["update"];
+
+/** Several times the length of a progress summary, so that a secret that the bound cuts is outside of the summary. */
+const NEWEST_TEXT_CHARS = 8 * defaults.taskProgressChars;
 
 /** The text, tool calls and plan of one turn so far, bounded whatever the agent sends. Not sanitized. */
 export class TurnSummary {
   readonly text = new TextTail(defaults.acpTextChars);
   readonly #tools = new Map<string, ToolCallSummary>();
+  /** The text since the last tool call. */
+  #newestText = new TextTail(NEWEST_TEXT_CHARS);
   plan: readonly PlanEntrySummary[] = [];
 
   get tools(): readonly ToolCallSummary[] {
     return [...this.#tools.values()];
   }
 
-  /** The tool that runs, the plan step in progress, or the last tool; empty: none. */
-  get activity(): string {
+  /** The tool that runs, the plan step in progress, the text since the last tool, or the last tool; null: none. */
+  get activity(): TurnActivity | null {
     const tool = this.tools.findLast(({ status }) => status === "pending" || status === "in_progress");
-    const step = this.plan.find(({ status }) => status === "in_progress");
-    return tool?.title ?? step?.content ?? this.tools.at(-1)?.title ?? "";
+    const step = tool?.title ?? this.plan.find(({ status }) => status === "in_progress")?.content;
+    if (step !== undefined) return { kind: "step", text: step };
+    const { text } = this.#newestText;
+    if (text.trim() !== "") return { kind: "text", text };
+    const last = this.tools.at(-1)?.title;
+    return last === undefined ? null : { kind: "step", text: last };
   }
 
   apply({ update }: Pick<SessionUpdate, "update">): void {
     switch (update.sessionUpdate) {
       case "agent_message_chunk":
-        return this.text.append(contentText(update["content"]));
+        return this.#appendText(contentText(update["content"]));
       case "tool_call":
       case "tool_call_update":
         return this.#applyToolCall(update);
@@ -45,9 +60,15 @@ export class TurnSummary {
     }
   }
 
+  #appendText(text: string): void {
+    this.text.append(text);
+    this.#newestText.append(text);
+  }
+
   #applyToolCall(update: RawUpdate): void {
     const tool = applyToolUpdate(update, (id) => this.#tools.get(id));
     if (tool === null) return;
+    this.#newestText = new TextTail(NEWEST_TEXT_CHARS);
     this.#tools.set(tool.id, tool);
     if (this.#tools.size <= defaults.acpToolCalls) return;
     for (const oldest of this.#tools.keys()) {

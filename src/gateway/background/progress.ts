@@ -1,5 +1,6 @@
 import { setTimeout } from "node:timers/promises";
 import type { AcpController } from "../../acp/controller.js";
+import type { TurnActivity } from "../../acp/turn/turn-summary.js";
 import { linkAbort } from "../../async/abort.js";
 import { systemClock } from "../../async/clock.js";
 import { defaults } from "../../defaults.js";
@@ -9,6 +10,7 @@ import type { TaskStore } from "../../store/tasks/contract.js";
 import type { Run, Supervisor } from "../../supervisor/api.js";
 import type { TaskInputEvent } from "../../tasks/transition.js";
 import { redactText } from "../../text/redact.js";
+import { newestWords } from "../../text/truncate.js";
 import type { TypingIndicator } from "./typing-indicator.js";
 import { readNewestLine, type StreamOffsets } from "./task-work-status.js";
 
@@ -116,7 +118,7 @@ export class ProgressReporter {
       }
       if (begun && Date.now() - reportedAt >= defaults.taskProgressMs) {
         reportedAt = Date.now();
-        await this.#recordProgress(taskId, redactText(acp.activityOf(sessionId, turnId)));
+        await this.#recordProgress(taskId, progressText(acp.activityOf(sessionId, turnId)));
       }
       await sleep(TURN_POLL_MS, this.#closing);
       return null;
@@ -151,6 +153,13 @@ export class ProgressReporter {
       text === "" ? { type: "heartbeat", at } : { type: "progress", at, text, observed: true },
     );
   }
+}
+
+/** At most `taskProgressChars`: a step from its beginning, a text its newest words. Empty: unknown. */
+export function progressText(activity: TurnActivity | null): string {
+  if (activity === null) return "";
+  const text = redactText(activity.text);
+  return activity.kind === "step" ? text : newestWords(text, defaults.taskProgressChars);
 }
 
 async function sleep(ms: number, over: AbortSignal): Promise<void> {

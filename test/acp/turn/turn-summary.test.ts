@@ -98,3 +98,17 @@ test("replayed history, updates between turns and updates of other sessions are 
   expect(conversation.classify(said("late"))).toBe("between");
   expect(turn.text.text).toBe("new");
 });
+
+test("the activity of a turn is its tool or plan step, or else the text since the last tool", () => {
+  const turn = turnOf(said("I will "), said("look."));
+  expect(turn.activity).toEqual({ kind: "text", text: "I will look." });
+  turn.apply(of("tool_call", { toolCallId: "t1", title: "ls", status: "in_progress" }));
+  expect(turn.activity).toEqual({ kind: "step", text: "ls" });
+  turn.apply(of("tool_call_update", { toolCallId: "t1", status: "completed" }));
+  expect(turn.activity).toEqual({ kind: "step", text: "ls" });
+  turn.apply(said("Found it."));
+  expect(turn.activity).toEqual({ kind: "text", text: "Found it." });
+  turn.apply(of("plan", { entries: [{ content: "mend it", status: "in_progress" }] }));
+  expect(turn.activity).toEqual({ kind: "step", text: "mend it" });
+  expect(turnOf(said(" \n")).activity).toBeNull();
+});
