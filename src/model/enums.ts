@@ -50,7 +50,8 @@ export const ACP_TURN_STATES = ["queued", "running", "ended"] as const;
 
 /**
  * `completed`: the agent reported its stop reason. `interrupted`: the agent's process ended during the turn; the prompt
- * is never sent again. `cancel-unconfirmed`: the agent was sent a cancellation and did not confirm it.
+ * is never sent again. `failed`: the agent answered with an error, broke the protocol or exceeded a limit.
+ * `cancel-unconfirmed`: the agent was sent a cancellation and did not confirm it.
  */
 export const ACP_TURN_OUTCOMES = [
   "completed",

@@ -27,7 +27,7 @@ test.each(["{}", "null", '{"stopReason":5}'])(
     const { fixture, session } = await openAcpSession(scriptedAgent);
     const line = `{"jsonrpc":"2.0","id":$ID,"result":${result}}`;
     expect(await fixture.promptAndWait(session, JSON.stringify([{ say: "done" }, { line }]))).toMatchObject({
-      outcome: "interrupted",
+      outcome: "failed",
       stopReason: null,
       text: "done",
       problem: { code: "ACP_CLOSED", message: expect.stringContaining("no stopReason") },
@@ -66,7 +66,7 @@ test("an agent that does not read an answer counts as silent", async () => {
   const fixture = await AcpFixture.open({ noFramesMs: 500 });
   const turn = await promptNonReader(fixture, "reject");
   const problem = { message: expect.stringContaining("no-frames") as string };
-  expect(await fixture.waitForTurnEnd(turn)).toMatchObject({ outcome: "interrupted", problem });
+  expect(await fixture.waitForTurnEnd(turn)).toMatchObject({ outcome: "failed", problem });
 });
 
 test("permission requests are bounded when stored, rules see the whole title, and an invalid one is refused", async () => {

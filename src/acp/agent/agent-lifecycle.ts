@@ -1,10 +1,11 @@
-import { AcpClosed, AcpNotRestartable, StdinClosed } from "../../errors.js";
+import { AcpClosed, type AcpCloseReason, AcpNotRestartable, StdinClosed } from "../../errors.js";
 import type { AcpTurn, StoredError } from "../../model/acp.js";
+import type { RunExit } from "../../model/run.js";
 import type { AcpChange } from "../../store/acp/contract.js";
 import type { Run } from "../../supervisor/api.js";
 import { type AgentEnd, removeAgentTmpdir } from "./agent-run.js";
 import { RunningAgent, type RunningAgentDeps } from "./running-agent.js";
-import { toProblem } from "./exit-reason.js";
+import { outcomeWithoutAnswer, toProblem } from "./exit-reason.js";
 
 export interface AgentLifecycleDeps extends RunningAgentDeps {
   /** Called when another supervisor, or the next gateway process, has the agent. */
@@ -53,14 +54,15 @@ export class AgentLifecycle {
 
   /** The agent ended while no gateway ran: reads its remaining output, and records its end. */
   async recordLost(): Promise<void> {
-    const { writer, store } = this.#deps;
+    const { writer, store, supervisor } = this.#deps;
     const { sessionId, tmpdir, runId } = writer.row;
     this.#reportLeftoverTmpdir(tmpdir, await removeAgentTmpdir(tmpdir));
     const [running = null] = await store.listAcpTurns({ sessionId, states: ["running"] });
     const agent = new RunningAgent(this.#deps);
     await agent.readRemainingOutput(runId, running);
     const message = "the agent's process ended while no gateway was running";
-    await this.#commitEnd(agent, { code: "ACP_CLOSED", message });
+    const run = runId === null ? null : await supervisor.getRun(runId);
+    await this.#commitEnd(agent, { code: "ACP_CLOSED", message }, { reason: null, exit: run?.exit ?? null });
   }
 
   /** Starts no more agents, and ends one that is being started. */
@@ -134,7 +136,9 @@ export class AgentLifecycle {
     if (end !== null) {
       this.#reportLeftoverTmpdir(agent.agentRun.tmpdir, end.leftover);
       const problem = toProblem(end.closed);
-      return this.#commitEnd(agent, problem, end.closed.reason === "closed" ? null : problem);
+      const { reason } = end.closed;
+      const how = { reason, exit: end.record.exit };
+      return this.#commitEnd(agent, problem, how, reason === "closed" ? null : problem);
     }
     this.#detached = true;
     this.#deps.onDetached();
@@ -149,6 +153,7 @@ export class AgentLifecycle {
   async #commitEnd(
     agent: RunningAgent,
     problem: StoredError,
+    { reason, exit }: { readonly reason: AcpCloseReason | null; readonly exit: RunExit | null },
     sessionProblem: StoredError | null = problem,
   ): Promise<void> {
     // Before the end is stored, so that a stored end means that no terminal is left.
@@ -164,7 +169,8 @@ export class AgentLifecycle {
       },
       ...agent.permissionRequests.expireAllChange("the agent has ended"),
     });
-    const outcome = turn === null || turn.cancel === null ? "interrupted" : "cancelled";
+    const isCancelled = turn !== null && turn.cancel !== null;
+    const outcome = outcomeWithoutAnswer(isCancelled, reason, exit);
     if (turn === null || !(await agent.recorder.endTurn(turn, { outcome, problem }, change)))
       await this.#deps.writer.commit(change);
     agent.permissionRequests.clear();

@@ -8,7 +8,7 @@ import type { RunRecord } from "../../model/run.js";
 import type { Run, SpawnOptions, Supervisor } from "../../supervisor/api.js";
 import { AcpConnection } from "../wire/connection.js";
 import type { ConnectionHandlers, ConnectionState } from "../wire/connection-contract.js";
-import { addExitReason, StderrTail } from "./exit-reason.js";
+import { addExitReason, closedConnectionActor, StderrTail } from "./exit-reason.js";
 
 /** The name is known before the directory exists, so the next gateway process can remove it. */
 export function agentTmpdirPath(runId: string): string {
@@ -121,7 +121,7 @@ export class AgentRun {
     const closed = await this.connection.closed;
     // An agent that is exiting closes its output first.
     if (closed.reason === "ended") await this.#awaitOwnExit();
-    await this.run.cancel({ actor: `acp: ${closed.reason}` });
+    await this.run.cancel({ actor: closedConnectionActor(closed.reason) });
     // Rejects if this supervisor detaches from the run: then the run continues elsewhere and needs its TMPDIR.
     const { record } = await this.run.end();
     await drained;

@@ -1,7 +1,7 @@
 import { defaults } from "../../defaults.js";
 import { type AcpClosed, type AcpCloseReason, HoldfastError } from "../../errors.js";
 import { errorMessage } from "../../home/errno.js";
-import type { StoredError } from "../../model/acp.js";
+import type { AcpTurnOutcome, StoredError } from "../../model/acp.js";
 import type { RunExit } from "../../model/run.js";
 import { LineBuilder } from "../../output/line-collector.js";
 import { redactedExcerpt, redactText } from "../../text/redact.js";
@@ -20,6 +20,44 @@ export function addExitReason(closed: AcpClosed, exit: RunExit | null, stderr: s
 function exitStatusText(exit: RunExit | null): string[] {
   if (exit?.reason === "exit" && exit.code !== null) return [`it exited with code ${exit.code}`];
   return exit?.reason === "signal" && exit.signal !== null ? [`it was ended by ${exit.signal}`] : [];
+}
+
+/** Reasons for which the agent is ended because of what it sent, or did not send. */
+const AGENT_FAULTS: readonly AcpCloseReason[] = [
+  "frame-too-large",
+  "no-frames",
+  "protocol-error",
+  "request-timeout",
+  "wrong-version",
+];
+
+const STOP_ACTOR_PREFIX = "acp: ";
+
+/** The actor on record of a run that is stopped because the connection to its agent closed. */
+export function closedConnectionActor(reason: AcpCloseReason): string {
+  return `${STOP_ACTOR_PREFIX}${reason}`;
+}
+
+/** True if the ACP controller stopped the run by itself. A person or a session did not cancel it. */
+export function isStoppedByController(exit: Pick<RunExit, "reason" | "actor"> | null): boolean {
+  return exit?.reason === "manual-cancel" && exit.actor.startsWith(STOP_ACTOR_PREFIX);
+}
+
+/**
+ * The outcome of a turn whose agent ended before it answered. `reason`: of the closed connection; null: unknown, because
+ * no gateway ran. An agent that was ended for its fault failed; one whose process ended otherwise was interrupted.
+ */
+export function outcomeWithoutAnswer(
+  isCancelled: boolean,
+  reason: AcpCloseReason | null,
+  exit: RunExit | null,
+): Extract<AcpTurnOutcome, "cancelled" | "failed" | "interrupted"> {
+  if (isCancelled) return "cancelled";
+  if (reason !== null && AGENT_FAULTS.includes(reason)) return "failed";
+  // An agent whose output ended, and that did not exit, had to be stopped.
+  const faults = [...AGENT_FAULTS, "ended" as const].map(closedConnectionActor);
+  const isEndedForFault = isStoppedByController(exit) && faults.includes(exit?.actor ?? "");
+  return isEndedForFault ? "failed" : "interrupted";
 }
 
 /** Lines that Node prints after an error's message: the stack, the fields of the error, its version. */

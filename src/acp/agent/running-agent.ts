@@ -73,6 +73,7 @@ export class RunningAgent {
       permissionRequests,
       clientRequests: this.clientRequests,
       isAlive,
+      isPermissionDenied: (turnId) => this.#isPermissionDenied(turnId),
       stdinAccepted: () => this.#agentRun?.run.stdinAccepted ?? 0,
       onMalformed: (why, excerpt) =>
         onProblem(
@@ -222,6 +223,12 @@ export class RunningAgent {
   /** Resolves when the processes are gone; null: the run was detached and continues elsewhere. */
   async ended(): Promise<AgentEnd | null> {
     return this.agentRun.ended.catch(() => null);
+  }
+
+  async #isPermissionDenied(turnId: string): Promise<boolean> {
+    const { store, writer } = this.#deps;
+    const asked = await store.listAcpPermissionRequests({ sessionId: writer.row.sessionId, pending: false });
+    return asked.some((each) => each.turnId === turnId && each.decision?.verdict !== "allow");
   }
 
   #turnOfPermission() {

@@ -11,6 +11,7 @@ import {
   mergeChanges,
   newRunningTurn,
   type RunningTurn,
+  saysCancelled,
   sessionPatchFrom,
   type TurnEnd,
   turnEndChange,
@@ -30,6 +31,8 @@ export interface TurnRecorderDeps {
   readonly clientRequests: ClientRequests;
   /** True if the agent's own process is known to be alive. */
   readonly isAlive: () => boolean;
+  /** True if a permission request of the turn was not allowed. */
+  readonly isPermissionDenied: (turnId: string) => Promise<boolean>;
   /** Bytes of stdin that the agent's anchor has accepted. */
   readonly stdinAccepted: () => number;
   /** Called for the first malformed lines. */
@@ -163,6 +166,7 @@ export class TurnRecorder implements ConnectionHandlers {
   async onAnswer(request: PendingRequest, outcome: RpcOutcome, end: number): Promise<void> {
     const { writer, clock } = this.#deps;
     let ended: RunningTurn | null = null;
+    const isDenied = saysCancelled(outcome) && (await this.#deps.isPermissionDenied(this.turn?.turnId ?? ""));
     await writer.commit(
       () => {
         const pending = writer.row.pending.filter(({ id }) => id !== request.id);
@@ -174,10 +178,10 @@ export class TurnRecorder implements ConnectionHandlers {
         };
         if (request.method !== "session/prompt") return { session };
         ended = this.turn?.requestId === request.id ? this.turn : null;
-        if (ended !== null)
-          return mergeChanges(this.#endChange(ended, turnEndOf(ended, outcome, this.#deps.isAlive())), {
-            session,
-          });
+        if (ended !== null) {
+          const turnEnd = turnEndOf(ended, outcome, { isAlive: this.#deps.isAlive(), isDenied });
+          return mergeChanges(this.#endChange(ended, turnEnd), { session });
+        }
         const late = { method: request.method, outcome };
         return { session, updates: [{ turnId: null, at: clock.wall(), type: "late-answer", data: late }] };
       },

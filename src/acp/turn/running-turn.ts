@@ -55,22 +55,46 @@ export interface TurnEnd {
   readonly problem?: StoredError | null;
 }
 
-/** How a turn ended, by the agent's answer. `isAlive`: the agent's process; an answer after its death is not trusted. */
+export interface TurnCircumstances {
+  /** The agent's process is alive; an answer after its death is not trusted. */
+  readonly isAlive: boolean;
+  /** A permission request of the turn was not allowed; some agents then end the turn as cancelled. */
+  readonly isDenied: boolean;
+}
+
+/** The protocol's stop reason of a turn that was cancelled. */
+const STOP_CANCELLED = "cancelled";
+
+/** True if the agent says that the turn was cancelled. */
+export function saysCancelled(answer: RpcOutcome): boolean {
+  return stopReasonOf(answer) === STOP_CANCELLED;
+}
+
+function stopReasonOf(answer: RpcOutcome): string | null {
+  return "result" in answer && isObject(answer.result)
+    ? redactedExcerpt(String(answer.result["stopReason"]))
+    : null;
+}
+
+/** How a turn ended, by the agent's answer. */
 export function turnEndOf(
   { cancel }: Pick<RunningTurn, "cancel">,
   answer: RpcOutcome,
-  isAlive: boolean,
+  { isAlive, isDenied }: TurnCircumstances,
 ): TurnEnd {
-  const stopReason =
-    "result" in answer && isObject(answer.result)
-      ? redactedExcerpt(String(answer.result["stopReason"]))
-      : null;
+  const stopReason = stopReasonOf(answer);
   const known = stopReason === null ? {} : { stopReason };
   if (!isAlive) {
     const message = "the agent's process ended before its answer arrived; the answer was ignored";
     return { outcome: "interrupted", ...known, problem: { code: "ACP_CLOSED", message } };
   }
-  if (cancel !== null || stopReason === "cancelled") return { outcome: "cancelled", ...known };
+  if (cancel !== null) return { outcome: "cancelled", ...known };
+  if (stopReason === STOP_CANCELLED) {
+    if (isDenied) return { outcome: "cancelled", ...known };
+    const message =
+      "the agent reports that the turn was cancelled, but Holdfast did not cancel it: its process may have received a signal from outside";
+    return { outcome: "interrupted", ...known, problem: { code: "ACP_CLOSED", message } };
+  }
   if (!("error" in answer)) return { outcome: "completed", ...known };
   const { code, message } = new AcpRefused(
     "session/prompt",

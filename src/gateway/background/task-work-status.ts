@@ -1,3 +1,4 @@
+import { isStoppedByController } from "../../acp/agent/exit-reason.js";
 import type { AcpController } from "../../acp/controller.js";
 import type { StreamName } from "../../anchor/host.js";
 import { defaults } from "../../defaults.js";
@@ -116,8 +117,9 @@ async function agentRun({ supervisor }: WorkStatusDeps, { runId }: TaskRecord): 
   return runId === null ? null : supervisor.getRun(runId);
 }
 
-/** The run of an interrupted agent has the actor and reason of its end. */
+/** The run of an interrupted agent has the actor and reason of its end. An agent that failed was not cancelled. */
 function withInterruption(finish: TaskFinish, run: RunRecord): TaskFinish {
+  if (isStoppedByController(run.exit)) return finish;
   const byRun = outcomeOfRun(run, null);
   if (byRun === null || byRun.status === "succeeded" || byRun.status === "failed") return finish;
   const { status, error, actor } = byRun;

@@ -1,5 +1,39 @@
 import { expect, test } from "vitest";
-import { StderrTail } from "../../../src/acp/agent/exit-reason.js";
+import {
+  isStoppedByController,
+  outcomeWithoutAnswer,
+  StderrTail,
+} from "../../../src/acp/agent/exit-reason.js";
+import type { RunExit } from "../../../src/model/run.js";
+
+const exitBy = (reason: RunExit["reason"], actor: string): RunExit => ({
+  ...{ reason, actor, code: null, signal: null, source: "anchor", detail: null, errno: null, limitHit: null },
+});
+
+test.each([
+  ["protocol-error", exitBy("manual-cancel", "acp: protocol-error"), "failed"],
+  ["frame-too-large", exitBy("exit", ""), "failed"],
+  ["ended", exitBy("manual-cancel", "acp: ended"), "failed"],
+  [null, exitBy("manual-cancel", "acp: protocol-error"), "failed"],
+  ["ended", exitBy("exit", ""), "interrupted"],
+  ["ended", exitBy("signal", ""), "interrupted"],
+  ["ended", exitBy("manual-cancel", "cli:ada"), "interrupted"],
+  [null, exitBy("owner-lost", "anchor"), "interrupted"],
+  [null, null, "interrupted"],
+  ["closed", exitBy("manual-cancel", "acp: closed"), "interrupted"],
+] as const)(
+  "a turn whose connection closed with %s and whose run ended with %o is %s",
+  (reason, exit, outcome) => {
+    expect(outcomeWithoutAnswer(false, reason, exit)).toBe(outcome);
+    expect(outcomeWithoutAnswer(true, reason, exit)).toBe("cancelled");
+  },
+);
+
+test("only stops by the controller itself are not cancellations", () => {
+  expect(isStoppedByController(exitBy("manual-cancel", "acp: protocol-error"))).toBe(true);
+  for (const exit of [exitBy("manual-cancel", "operator"), exitBy("shutdown", "acp: x"), null])
+    expect(isStoppedByController(exit)).toBe(false);
+});
 
 const tailOf = (...chunks: (string | Uint8Array)[]): StderrTail => {
   const tail = new StderrTail();

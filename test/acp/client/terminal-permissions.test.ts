@@ -248,7 +248,7 @@ test("only the parameters of waiting requests are stored, and requests per turn 
   for (const step of [["fs/read_text_file", { path }] as const, [WAIT, { terminalId: "none" }] as const]) {
     const flood = await promptSteps(second, session, ...Array.from({ length: 9 }, () => step));
     expect(await answersOf(second, flood)).toHaveLength(8);
-    const closed = { outcome: "interrupted", problem: { code: "ACP_CLOSED" } };
+    const closed = { outcome: "failed", problem: { code: "ACP_CLOSED" } };
     expect(await second.waitForTurnEnd(flood)).toMatchObject(closed);
   }
 });

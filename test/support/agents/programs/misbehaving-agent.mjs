@@ -49,7 +49,26 @@ const turns = {
     for (let at = 0; ; await sleep(10))
       for (let in10ms = 0; in10ms < 200; in10ms++) await say(update(`${at++}`));
   },
+  "answers-without-reason": (id) => say({ id, result: {} }),
+  "answers-rubbish": async () => {
+    for (;;) await writeAll("Segmentation fault {]\n");
+  },
+  "floods-non-json": async () => {
+    await say(update("before the flood"));
+    for (;;) await writeAll(`${"\u001b[31mnot json ".repeat(100)}\n`.repeat(100));
+  },
+  /** Like adapters that handle SIGTERM: the turn is answered as cancelled, then the process exits. */
+  "answers-cancelled-on-term": (id) => {
+    process.once("SIGTERM", () => {
+      void say({ id, result: { stopReason: "cancelled" } }).then(() => process.exit(143));
+    });
+    return say(update("ready for SIGTERM"));
+  },
   "closes-stdout": () => closeSync(1),
+  "closes-stdout-and-exits": () => {
+    closeSync(1);
+    process.exit(0);
+  },
   "answers-and-closes-stdout": async (id) => {
     await done(id);
     closeSync(1);
