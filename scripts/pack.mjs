@@ -50,7 +50,7 @@ function packMain() {
   });
   for (const each of ["README.md", "CHANGELOG.md", "docs"])
     cpSync(join(root, each), join(stage, each), { recursive: true });
-  for (const each of ["cli/main.js", "index.js", "chunks"])
+  for (const each of ["cli/main.js", "bundle", "index.js", "chunks"])
     cpSync(join(root, "dist", each), join(stage, "dist", each), { recursive: true });
   cpSync(join(root, "dist"), join(stage, "dist"), { recursive: true, filter: isDeclaration });
   writeFileSync(join(stage, "THIRD-PARTY-LICENSES"), bundled.map(licenseOf).join("\n"));
@@ -59,7 +59,7 @@ function packMain() {
 
 /** Accepts directories too, except those without declarations. */
 function isDeclaration(path) {
-  return path.endsWith(".d.ts") || !/\.\w+$|\/(cli|chunks)$/.test(path);
+  return path.endsWith(".d.ts") || !/\.\w+$|\/(bundle|cli|chunks)$/.test(path);
 }
 
 function packAnchor(arch) {
