@@ -103,6 +103,14 @@ export class NotFound extends HoldfastError {
   constructor(what: string) {
     super("NOT_FOUND", `there is no ${what}`);
   }
+
+  static session(wanted: string): NotFound {
+    return new NotFound(`session ${wanted.slice(0, 200)}; holdfast sessions list --all lists all`);
+  }
+
+  static task(wanted: string): NotFound {
+    return new NotFound(`task ${wanted.slice(0, 200)}; holdfast tasks list lists all`);
+  }
 }
 
 export class Unauthorized extends HoldfastError {

@@ -145,3 +145,6 @@ export const OUTBOX_STATUSES = [
   "parent_missing",
   "dismissed",
 ] as const;
+
+/** The label that holds the name of a run. */
+export const NAME_LABEL = "name";

@@ -3,11 +3,14 @@ import type { ParsedRequestOf, ResponseOf } from "../api/contract.js";
 import { BadInput, type FarGateway } from "../errors.js";
 import type { PublicGateway } from "../model/gateway.js";
 import { omitUndefined } from "../model/records.js";
+import { looksLikeSessionId } from "../model/ids.js";
 import { OPEN_RUN_STATES, type RunRecord } from "../model/run.js";
+import type { SessionRecord } from "../model/session.js";
 import type { Authorizer } from "../sessions/authorizer.js";
 import type { Requester } from "../sessions/requester.js";
 import type { GatewayStore } from "../store/gateways/contract.js";
 import type { RunFilter } from "../store/runs/contract.js";
+import { isStoreFailure } from "../store/open.js";
 import type { RunEnding, Supervisor } from "../supervisor/api.js";
 
 /** Reads runs: a supervisor, or an offline reader of store and spools. */
@@ -37,10 +40,30 @@ export function runFilter({
   return omitUndefined({
     states: all === true ? undefined : OPEN_RUN_STATES,
     hidden: hidden === true ? undefined : (false as const),
-    sessionKey: session,
+    ...(session === undefined ? {} : sessionFilter(session)),
     agentId: agent,
     labels: label === undefined ? undefined : parseLabels(label),
   });
+}
+
+/** Runs of a session: of one session by its id, of every session that had the key. */
+export function sessionFilter(session: string): Pick<RunFilter, "sessionId" | "sessionKey"> {
+  return looksLikeSessionId(session) ? { sessionId: session } : { sessionKey: session };
+}
+
+/** The session of a list request, by its whole key or by its id. A name that no session has stays as it is. */
+export async function resolveSessionOfRuns<Query extends { readonly session?: string | undefined }>(
+  query: Query,
+  find: (wanted: string) => Promise<SessionRecord | null>,
+): Promise<Query> {
+  const { session } = query;
+  if (session === undefined || session === "" || looksLikeSessionId(session)) return query;
+  // Without a store, the runs of this host are listed by the key alone.
+  const found = await find(session).catch((error: unknown) => {
+    if (error instanceof Error && isStoreFailure(error)) return null;
+    throw error;
+  });
+  return found === null || found.key === session ? query : { ...query, session: found.id };
 }
 
 function parseLabels(text: string): Record<string, string> {

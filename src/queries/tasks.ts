@@ -1,5 +1,6 @@
 import type { ParsedRequestOf, ResponseOf, RouteHandlers } from "../api/contract.js";
 import { BadInput, NotFound } from "../errors.js";
+import { NAME_LABEL } from "../model/enums.js";
 import { looksLikeSessionId } from "../model/ids.js";
 import type { OutboxEntry } from "../model/outbox.js";
 import { omitUndefined } from "../model/records.js";
@@ -9,6 +10,7 @@ import { isTaskEnded, type TaskEvent, type TaskRecord } from "../model/task.js";
 import type { Authorizer } from "../sessions/authorizer.js";
 import type { Requester } from "../sessions/requester.js";
 import type { UnrestoredRecord } from "../store/local-copy/task-copy.js";
+import type { RunFilter } from "../store/runs/contract.js";
 import type { TaskStore } from "../store/tasks/contract.js";
 import { auditAllTasks } from "../tasks/sweep.js";
 import { taskKeyOfTurn } from "../tasks/tasks.js";
@@ -22,6 +24,7 @@ export interface TaskQueryDeps {
   > & {
     getRun(runId: string): Promise<RunRecord | null>;
     findRuns(prefix: string, limit: number): Promise<readonly RunRecord[]>;
+    listRuns(filter: RunFilter): Promise<readonly RunRecord[]>;
   };
   readonly authorizer: Pick<
     Authorizer,
@@ -71,10 +74,15 @@ export function createTaskQueries(deps: TaskQueryDeps): Pick<RouteHandlers, Task
 const MAX_NAMED = 5;
 /** The least characters of an id prefix: a shorter one could match by chance. */
 const MIN_PREFIX_CHARS = 4;
+/** Runs of one name that are looked at, newest first: an open run is among the newest. */
+const MAX_NAMESAKES = 20;
 /** Candidates that are checked for visibility. */
 const MAX_SCANNED = 1_000;
 
-/** Finds a task by id, id prefix, run, turn or session. Rejects with NotFound also if the requester may not see it. */
+/**
+ * Finds a task by id, run, turn, session, or an abbreviation of one of them. Rejects with NotFound also if the requester
+ * may not see it.
+ */
 export async function resolveTask(
   deps: TaskQueryDeps,
   requester: Requester,
@@ -90,52 +98,79 @@ export async function resolveTask(
   const open = newest ? seen.filter(({ status }) => !isTaskEnded(status)) : seen;
   const several = open.length > 0 ? open : seen.slice(0, 1);
   const [task] = several;
-  if (task === undefined) throw new NotFound(`task ${wanted}`);
+  if (task === undefined) throw NotFound.task(wanted);
   if (several.length === 1) return task;
   const named = several.slice(0, MAX_NAMED).map(({ taskId }) => taskId);
   const more = several.length > MAX_NAMED ? ", …" : "";
   throw new BadInput(
     "task",
-    `${JSON.stringify(wanted)} may mean several tasks: ${named.join(", ")}${more}; nothing was done`,
+    `${JSON.stringify(wanted)} may mean several tasks: ${named.join(", ")}${more}; name one by its id. Nothing was done`,
   );
 }
 
 interface TaskCandidates {
   readonly tasks: readonly TaskRecord[];
-  /** The name of a session means one task: its open one, otherwise its newest. */
+  /** The name of a session or run means one task: its open one, otherwise its newest. */
   readonly newest?: true;
 }
 
 async function findCandidates(
-  { store, authorizer }: TaskQueryDeps,
+  deps: TaskQueryDeps,
   requester: Requester,
   wanted: string,
 ): Promise<TaskCandidates> {
+  const { store, authorizer } = deps;
   const limit = requester.kind === "operator" ? MAX_NAMED + 1 : MAX_SCANNED;
   if (wanted.startsWith("run_")) {
     const of = await store.listTasks({ runId: wanted, limit });
-    if (of.length > 0) return { tasks: of };
-    const runs = await store.findRuns(idPrefix("run_", wanted), MAX_NAMED + 1);
-    const each = await Promise.all(runs.map(({ runId }) => store.listTasks({ runId, limit })));
-    return { tasks: each.flat() };
+    return { tasks: of.length > 0 ? of : await tasksOfRuns(store, await runsByPrefix(store, wanted), limit) };
   }
+  if (wanted.startsWith("task_")) return { tasks: await store.findTasks(idPrefix("task_", wanted), limit) };
   if (wanted.startsWith("turn_")) {
     const task = await store.getTaskByKey(taskKeyOfTurn(wanted));
     if (task !== null) return { tasks: [task] };
   }
-  const session = wanted.startsWith("task_") ? null : await authorizer.findSession(requester, wanted);
-  if (session !== null) return { tasks: await tasksOfSession(store, session), newest: true };
-  if (looksLikeSessionId(wanted)) return { tasks: [] };
-  return { tasks: await store.findTasks(idPrefix("task_", wanted), limit) };
+  const named = await tasksOfName(deps, requester, wanted);
+  if (named.length > 0 || looksLikeSessionId(wanted)) return { tasks: named, newest: true };
+  const byId = wanted.length < MIN_PREFIX_CHARS ? [] : await store.findTasks(`task_${wanted}`, limit);
+  if (byId.length > 0) return { tasks: byId };
+  const session = await authorizer.findSession(requester, wanted, true);
+  return { tasks: session === null ? [] : await tasksOfSession(store, session), newest: true };
+}
+
+/** Tasks of the session, or else of the runs, that have this whole name. */
+async function tasksOfName(
+  { store, authorizer }: TaskQueryDeps,
+  requester: Requester,
+  name: string,
+): Promise<readonly TaskRecord[]> {
+  const session = await authorizer.findSession(requester, name, false);
+  const of = session === null ? [] : await tasksOfSession(store, session);
+  if (of.length > 0 || looksLikeSessionId(name)) return of;
+  const scope = authorizer.sessionScope(requester);
+  const seenBy = scope === null ? {} : { seenBy: scope };
+  const labels = { [NAME_LABEL]: name };
+  const runs = await store.listRuns({ labels, ...seenBy, limit: MAX_NAMESAKES, withoutLabels: true });
+  return tasksOfRuns(store, runs, 1);
+}
+
+function runsByPrefix(store: TaskQueryDeps["store"], wanted: string): Promise<readonly RunRecord[]> {
+  return store.findRuns(idPrefix("run_", wanted), MAX_NAMED + 1);
+}
+
+async function tasksOfRuns(
+  store: TaskQueryDeps["store"],
+  runs: readonly RunRecord[],
+  limit: number,
+): Promise<readonly TaskRecord[]> {
+  return (await Promise.all(runs.map(({ runId }) => store.listTasks({ runId, limit })))).flat();
 }
 
 function idPrefix(kind: "run_" | "task_", wanted: string): string {
-  const id = wanted.startsWith(kind) ? wanted : `${kind}${wanted}`;
-  if (id.length >= kind.length + MIN_PREFIX_CHARS) return id;
-  const what = id === wanted ? "is" : "is no session that may be seen, and";
+  if (wanted.length >= kind.length + MIN_PREFIX_CHARS) return wanted;
   throw new BadInput(
     "task",
-    `${JSON.stringify(wanted)} ${what} too little to name a task: of an id it takes ${MIN_PREFIX_CHARS} characters after ${kind}; nothing was done`,
+    `${JSON.stringify(wanted)} is too short: give at least ${MIN_PREFIX_CHARS} characters after ${kind}. Nothing was done`,
   );
 }
 

@@ -41,21 +41,43 @@ export class Authorizer {
     this.#openSessions = new CoalescedLookup((id) => this.#sessions.get(id));
   }
 
-  /** A session by its id, or an open one by its key. `asked` limits the requester's visibility further. */
+  /**
+   * A session by its id, its key or an abbreviation (resolve-session.ts). `asked` limits the requester's visibility
+   * further.
+   */
   async requireSession(requester: Requester, wanted: string, asked?: Visibility): Promise<SessionRecord> {
     rejectVisibilityForOperator(requester, asked);
-    const row = await this.#sessions.find(wanted);
-    if (row === null) throw new NotFound(`session ${wanted}`);
-    const decision = this.#decide(requester, row, asked);
-    if (decision.visible) return row;
-    this.#onDenied({ actor: requester.actor, what: wanted, sessionId: row.id, rule: decision.rule });
-    throw new NotFound(`session ${wanted}`);
+    const found = await this.#find(requester, wanted, asked);
+    if (found !== null) return found;
+    const hidden = await this.#sessions.find(wanted);
+    const decision = hidden === null ? ALLOWED : this.#decide(requester, hidden, asked);
+    if (hidden !== null && !decision.visible)
+      this.#onDenied({ actor: requester.actor, what: wanted, sessionId: hidden.id, rule: decision.rule });
+    throw NotFound.session(wanted);
   }
 
-  /** The same, but null for a missing or forbidden session, which is not reported. */
-  async findSession(requester: Requester, wanted: string): Promise<SessionRecord | null> {
-    const row = await this.#sessions.find(wanted);
-    return row !== null && this.#decide(requester, row).visible ? row : null;
+  /**
+   * The same, but null for a missing or forbidden session, which is not reported. `abbreviated`: false for a whole id
+   * or key only, true for an abbreviation only. Default: both.
+   */
+  findSession(requester: Requester, wanted: string, abbreviated?: boolean): Promise<SessionRecord | null> {
+    return this.#find(requester, wanted, undefined, abbreviated);
+  }
+
+  async #find(
+    requester: Requester,
+    wanted: string,
+    asked?: Visibility,
+    abbreviated?: boolean,
+  ): Promise<SessionRecord | null> {
+    const lookup = {
+      ownKey: requester.kind === "session" ? requester.session.key : null,
+      scope: this.sessionScope(requester, asked),
+      canSee: (row: SessionRecord) => this.#decide(requester, row, asked).visible,
+    };
+    const whole = abbreviated === true ? null : await this.#sessions.findByName(wanted, lookup);
+    if (whole !== null || abbreviated === false) return whole;
+    return this.#sessions.findByAbbreviation(wanted, lookup);
   }
 
   /** The visible sessions, newest first. */

@@ -13,6 +13,7 @@ import type {
 import type { SessionFilter, SessionStore, TokenOptions } from "../store/sessions/contract.js";
 import type { Approvals } from "./approvals.js";
 import { hashSessionToken, isSessionToken, newSessionToken } from "./requester.js";
+import { findSessionByAbbreviation, findSessionByName, type NameLookup } from "./resolve-session.js";
 import {
   type A2aPolicy,
   canSeeSessionRow,
@@ -193,6 +194,16 @@ export class Sessions {
   /** Finds a session by its id, or an open session by its key. */
   find(wanted: string): Promise<SessionRecord | null> {
     return looksLikeSessionId(wanted) ? this.get(wanted) : this.getByKey(wanted);
+  }
+
+  /** Finds a session by its id or key, also a closed one. */
+  findByName(wanted: string, lookup: NameLookup): Promise<SessionRecord | null> {
+    return findSessionByName(this.#store, wanted, lookup);
+  }
+
+  /** Finds a session by the last part or the beginning of its key, or by the beginning of its id. */
+  findByAbbreviation(wanted: string, lookup: NameLookup): Promise<SessionRecord | null> {
+    return findSessionByAbbreviation(this.#store, wanted, lookup);
   }
 
   get(id: string): Promise<SessionRecord | null> {

@@ -245,6 +245,24 @@ export function sessionContract(name: string, createDatabase: () => Promise<Test
       expect(await ids({ key: "k" })).toEqual([young.id, old.id]);
     });
 
+    test("an abbreviation is the last part or the beginning of a key, or the beginning of an id, and no pattern", async () => {
+      const named = [];
+      for (const key of ["site", "team/site", "sitemap", "Site", "s_te", "🐟/ä-key"]) {
+        const session = newSession({ key });
+        named.push(session);
+        await store.createSession(session);
+      }
+      const [site, child, map, , , fish] = named;
+      const ids = async (abbreviation: string): Promise<Set<string | undefined>> =>
+        new Set((await other.listSessions({ abbreviation })).map(({ id }) => id));
+      expect(await ids("site")).toEqual(new Set([site?.id, child?.id, map?.id]));
+      expect(await ids("%site")).toEqual(new Set());
+      expect(await ids("🐟/ä")).toEqual(new Set([fish?.id]));
+      expect(await ids("ä-key")).toEqual(new Set([fish?.id]));
+      expect(await ids(child?.id.slice(0, -1) ?? "")).toEqual(new Set([child?.id]));
+      expect(await ids(child?.id.slice("ses_".length, -1) ?? "")).toEqual(new Set([child?.id]));
+    });
+
     test("a closed session is kept while a run, a task or a remaining session refers to it", async () => {
       const parent = newSession({ lineage: [] });
       const child = newSession({ lineage: [parent.id] });

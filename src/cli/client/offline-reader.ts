@@ -2,17 +2,23 @@ import type { StreamName } from "../../anchor/host.js";
 import { contract, type RequestContext, type RouteHandlers } from "../../api/contract.js";
 import { NotFound, PeerUnreachable, RunNotFound } from "../../errors.js";
 import { readStateId } from "../../home/state-identity.js";
-import { looksLikeSessionId } from "../../model/ids.js";
 import type { RunRecord } from "../../model/run.js";
 import type { SessionRecord } from "../../model/session.js";
 import type { TaskRecord } from "../../model/task.js";
 import { type AcpQueryVerb, createAcpQueries } from "../../queries/acp.js";
 import { readLog } from "../../queries/output.js";
 import { pollRun } from "../../queries/poll.js";
-import { findOwningGateway, runCursor, runFilter, type RunReader } from "../../queries/runs.js";
+import {
+  findOwningGateway,
+  resolveSessionOfRuns,
+  runCursor,
+  runFilter,
+  type RunReader,
+} from "../../queries/runs.js";
 import { ScreenCache, screenshot } from "../../queries/screen.js";
 import { readSessionHistory, readSessionInbox, readSessionStatus } from "../../queries/sessions.js";
 import { createTaskQueries, type TaskQueryDeps, type TaskQueryVerb } from "../../queries/tasks.js";
+import { findSessionByAbbreviation, findSessionByName } from "../../sessions/resolve-session.js";
 import { FileRunCopy, listCopiedRuns, localCopyDirectory } from "../../store/local-copy/run-copy.js";
 import { readUnrestored, type UnrestoredRecord } from "../../store/local-copy/task-copy.js";
 import { findStateDirectory, isStoreFailure, openStoreForReading } from "../../store/open.js";
@@ -43,7 +49,7 @@ function asClient(handlers: OfflineHandlers, context: RequestContext): ReadApi {
   return Object.fromEntries(client) as ReadApi;
 }
 
-type FindSession = (wanted: string) => Promise<SessionRecord | null>;
+type FindSession = (wanted: string, abbreviated?: boolean) => Promise<SessionRecord | null>;
 
 function offlineAcpQueries(
   store: ReadStore | null,
@@ -74,7 +80,7 @@ function offlineTaskQueries(
     notRestored,
     authorizer: {
       requireSession: requireSession(findSession),
-      findSession: (_, wanted) => findSession(wanted),
+      findSession: (_, wanted, abbreviated) => findSession(wanted, abbreviated),
       sessionScope: () => null,
       filterVisibleTasks: async (_, _wanted, found) => found,
     },
@@ -94,7 +100,7 @@ function offlineTaskQueries(
 function requireSession(findSession: FindSession) {
   return async (_: unknown, wanted: string): Promise<SessionRecord> => {
     const found = await findSession(wanted);
-    if (found === null) throw new NotFound(`session ${wanted}`);
+    if (found === null) throw NotFound.session(wanted);
     return found;
   };
 }
@@ -109,6 +115,8 @@ async function recordedWorkStatus(store: TaskStore, { runId, turnId }: TaskRecor
   return finish === null ? { state: "unknown" } : { state: "ended", finish };
 }
 
+const OPERATOR_LOOKUP = { ownKey: null, scope: null, canSee: () => true };
+
 /** The store of an empty state directory. */
 const EMPTY_STORE: TaskStore & Parameters<typeof createAcpQueries>[0]["store"] = {
   getTask: async () => null,
@@ -119,6 +127,7 @@ const EMPTY_STORE: TaskStore & Parameters<typeof createAcpQueries>[0]["store"] =
   listOutbox: async () => [],
   getRun: async () => null,
   findRuns: async () => [],
+  listRuns: async () => [],
   getAcpTurn: async () => null,
   getAcpSession: async () => null,
   listAcpSessions: async () => [],
@@ -172,14 +181,16 @@ export async function openOfflineReader(home: string): Promise<ReadClient> {
       { missing: "here" },
     );
   };
-  const findSession: FindSession = async (wanted) => {
+  const findSession: FindSession = async (wanted, abbreviated) => {
     if (unread !== null) throw unread;
-    const found = looksLikeSessionId(wanted) ? store?.getSession(wanted) : store?.getSessionByKey(wanted);
-    return (await found) ?? null;
+    if (store === null) return null;
+    const whole = abbreviated === true ? null : await findSessionByName(store, wanted, OPERATOR_LOOKUP);
+    if (whole !== null || abbreviated === false) return whole;
+    return findSessionByAbbreviation(store, wanted, OPERATOR_LOOKUP);
   };
   const sessionOf = async (wanted: string) => {
     const session = await findSession(wanted);
-    if (store === null || session === null) throw new NotFound(`session ${wanted}`);
+    if (store === null || session === null) throw NotFound.session(wanted);
     return { from: store, session };
   };
   const notRestored = async (): Promise<readonly UnrestoredRecord[]> =>
@@ -192,7 +203,8 @@ export async function openOfflineReader(home: string): Promise<ReadClient> {
   };
   const handlers: OfflineHandlers = {
     listRuns: async ({ query: { limit, cursor, ...rest } }) => {
-      const filter = { ...runFilter(rest), ...(cursor === undefined ? {} : { after: cursor }), limit };
+      const scope = await resolveSessionOfRuns(rest, findSession);
+      const filter = { ...runFilter(scope), ...(cursor === undefined ? {} : { after: cursor }), limit };
       if (unread !== null) {
         const known = localCopy === null ? [] : await listCopiedRuns(localCopy, filter);
         return { runs: [...known], next: null, storeAway: unread.message };

@@ -10,7 +10,7 @@ import { readStateId } from "../../home/state-identity.js";
 import { resolveHome, type StateDirectory } from "../../home/state-directory.js";
 import type { RunRecord } from "../../model/run.js";
 import { findStateDirectory, openStoreForReading } from "../../store/open.js";
-import { NAME_LABEL } from "../options/parsers.js";
+import { NAME_LABEL } from "../../model/enums.js";
 import type { RunView } from "./run-view.js";
 
 /** The state directory and its processes, for operator commands that need neither gateway nor store. */

@@ -19,7 +19,7 @@ import { findStateDirectory, isStoreFailure, openStoreForReading } from "../../s
 import type { EventFilter } from "../../store/runs/contract.js";
 import type { ReadStore } from "../../store/store.js";
 import { sanitizeLine } from "../../text/sanitize.js";
-import { NAME_LABEL } from "../options/parsers.js";
+import { NAME_LABEL } from "../../model/enums.js";
 import { notice } from "../print/stderr.js";
 import { connectForReading } from "./connect.js";
 import { sessionToken } from "./requester.js";

@@ -1,5 +1,6 @@
 import { Argument, type Command } from "commander";
-import { NAME_LABEL, type SetExitCode } from "../options/parsers.js";
+import { NAME_LABEL } from "../../model/enums.js";
+import type { SetExitCode } from "../options/parsers.js";
 import { print } from "../print/stdout.js";
 
 /** Arguments and option values that are completed from the store or the config file, by their name in the help. */

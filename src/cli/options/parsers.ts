@@ -130,9 +130,6 @@ export function limitsText({ memoryBytes, pids, cpus }: RunLimits): string | nul
   return parts.length === 0 ? null : parts.join(", ");
 }
 
-/** The label that holds the name of a run. */
-export const NAME_LABEL = "name";
-
 /** As for containers. A name must not look like a run id, which would be resolved first. */
 const NAME = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$/;
 const RUN_ID = /^(?:run_.*|[0-9a-z]{12})$/;

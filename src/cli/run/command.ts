@@ -5,6 +5,7 @@ import { defaults } from "../../defaults.js";
 import { BadInput, HoldfastError } from "../../errors.js";
 import type { OnEscape } from "../../model/run.js";
 import type { CommandInput, SpawnOptions } from "../../supervisor/api.js";
+import { NAME_LABEL } from "../../model/enums.js";
 import {
   addNotifyOptions,
   misplacedNotifyOption,
@@ -16,7 +17,6 @@ import {
   asOptionParser,
   collectPairs,
   collectValues,
-  NAME_LABEL,
   parseCount,
   parseRunName,
   type SetExitCode,

@@ -35,7 +35,7 @@ export interface RunEvidence extends Omit<Classified, "evidence"> {
 export async function gatherRunEvidence(
   localState: LocalState,
   store: ReadStore,
-  filter: Pick<RunFilter, "labels" | "sessionKey" | "agentId">,
+  filter: Pick<RunFilter, "labels" | "sessionKey" | "sessionId" | "agentId">,
   runId: string | null,
 ): Promise<readonly RunEvidence[]> {
   const { host } = localState;

@@ -1,4 +1,5 @@
 import { defaults } from "../../defaults.js";
+import { sessionFilter } from "../../queries/runs.js";
 import { openStoreForReading } from "../../store/open.js";
 import type { ReadStore } from "../../store/store.js";
 import {
@@ -89,7 +90,7 @@ export async function selectItems(
     localState,
     (scope, found) =>
       (runId === null || found === runId) &&
-      (session === undefined || scope.sessionKey === session) &&
+      (session === undefined || scope.sessionKey === session || scope.sessionId === session) &&
       (agent === undefined || scope.agentId === agent) &&
       Object.entries(label).every(([key, value]) => scope.labels[key] === value),
     unread,
@@ -168,7 +169,7 @@ async function recordedLeftovers(
 ): Promise<readonly RunEvidence[]> {
   const filter = {
     labels: label,
-    ...(session === undefined ? {} : { sessionKey: session }),
+    ...(session === undefined ? {} : sessionFilter(session)),
     ...(agent === undefined ? {} : { agentId: agent }),
   };
   const all = await gatherRunEvidence(localState, store, filter, runId);

@@ -105,7 +105,7 @@ export function addRecoveryCommands(runs: Command, setExitCode: SetExitCode): vo
     .summary("end runs by id, session, agent or label, or all orphans")
     .description("Show runs with the evidence for their processes, ask for confirmation, and end them.")
     .option("--run <run>", `this run: ${RUN_ARGUMENT}`)
-    .option("--session <key>", "runs of this session")
+    .option("--session <session>", "runs of this session: its key or id")
     .option("--agent <id>", "runs of this agent")
     .option("--label <key=value>", "runs with this label (repeatable)", collectPairs)
     .option("--all-orphans", "only runs whose owner is gone, without services")

@@ -2,6 +2,7 @@ import { observeMachineIdentity } from "../../home/machine-identity.js";
 import { resolveHome } from "../../home/state-directory.js";
 import { OPEN_RUN_STATES, type RunRecord, type RunStateName } from "../../model/run.js";
 import { sanitizeLine } from "../../text/sanitize.js";
+import { NAME_LABEL } from "../../model/enums.js";
 import { openReadClient } from "../client/read-client.js";
 import {
   hostFilter,
@@ -11,7 +12,6 @@ import {
   readKnownHosts,
   type RunView,
 } from "../client/run-view.js";
-import { NAME_LABEL } from "../options/parsers.js";
 import { formatDuration } from "../options/units.js";
 import {
   leaseObserver,

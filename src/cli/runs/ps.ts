@@ -6,6 +6,7 @@ import { resolveHome } from "../../home/state-directory.js";
 import { OPEN_RUN_STATES, type RunKind, type RunRecord } from "../../model/run.js";
 import { listLiveProcesses, type RunProcesses } from "../../supervisor/inspect/live-processes.js";
 import { sanitizeLine } from "../../text/sanitize.js";
+import { NAME_LABEL } from "../../model/enums.js";
 import { type LocalState, openLocalState } from "../client/resolve-run.js";
 import {
   hostFilter,
@@ -14,7 +15,6 @@ import {
   readKnownHosts,
   type RunView,
 } from "../client/run-view.js";
-import { NAME_LABEL } from "../options/parsers.js";
 import { formatDuration, formatSize } from "../options/units.js";
 import {
   leaseObserver,

@@ -62,7 +62,7 @@ interface RotateFlags extends JsonFlag {
   readonly tokenTtl?: number;
 }
 
-const SESSION_ARGUMENT = "its id, or the key of an open session";
+const SESSION_ARGUMENT = "its key or id, or the beginning of one of them";
 
 /** Lets a session narrow its own visibility. */
 function visibilityOption(): Option {

@@ -6,6 +6,7 @@ import { assertOperator, connectOrStart } from "../client/connect.js";
 import { openReadClient } from "../client/read-client.js";
 import type { JsonFlag } from "../options/parsers.js";
 import { formatElapsed } from "../options/units.js";
+import { exitCodes } from "../print/exit-code.js";
 import { notice } from "../print/stderr.js";
 import { print, printRequired, toRecordJson } from "../print/stdout.js";
 import { printTable } from "../print/table.js";
@@ -96,13 +97,16 @@ export async function rotateSessionToken(
 export async function closeSessionCommand(wanted: string, { json = false }: JsonFlag): Promise<number> {
   assertOperator("close a session");
   const { client } = await connectOrStart();
-  const { sessions } = await client.listSessions({ query: { limit: 1_000 } });
-  const found = sessions.find(({ id, key }) => id === wanted || key === wanted);
-  const id = found?.id ?? wanted;
-  const { closed } = /^ses_[0-9a-z]{12}$/.test(id)
-    ? await client.closeSession({ params: { id } })
-    : { closed: false };
-  if (!closed) throw new NotFound(`open session ${wanted}`);
+  const { session } = await client.sessionStatus({ params: sessionParams(wanted) });
+  const { id, key, closedAt } = session;
+  const { closed } = await client.closeSession({ params: { id } });
+  if (!closed) {
+    notice(
+      `${id} (${key}) was closed ${formatElapsed(closedAt ?? Date.now())} ago; nothing was done`,
+      "yellow",
+    );
+    return exitCodes.notThere;
+  }
   if (json) print(toRecordJson({ sessionId: id, ended: true }));
   else print(`${id} is closed; its tokens are no longer valid, its runs continue\n`);
   return 0;
@@ -176,6 +180,6 @@ export async function sendSessionMessage(
 
 /** A text that cannot be a session's id or key is not found, without a gateway. */
 export function sessionParams(wanted: string): { readonly id: string } {
-  if (wanted === "" || wanted.length > 200) throw new NotFound(`session ${wanted.slice(0, 200)}`);
+  if (wanted === "" || wanted.length > 200) throw NotFound.session(wanted);
   return { id: wanted };
 }

@@ -129,7 +129,7 @@ export interface FoundTask {
 
 /** Finds a task by the names that `tasks` accepts; without a readable store, from the run directories. */
 export async function findTaskRuns(localState: LocalState | null, wanted: string): Promise<FoundTask> {
-  if (localState === null) throw new NotFound(`task ${wanted}`);
+  if (localState === null) throw NotFound.task(wanted);
   const stored = await readOffline(localState, (reader) => taskOnRecord(localState, reader, wanted));
   if (stored.found !== null) return stored.found;
   const runs = await selectRuns(
@@ -142,7 +142,7 @@ export async function findTaskRuns(localState: LocalState | null, wanted: string
   );
   if (runs.length === 0)
     throw stored.unread === null
-      ? new NotFound(`task ${wanted}`)
+      ? NotFound.task(wanted)
       : new StoreUnreadable(`task ${wanted}`, stored.unread);
   const going = openRuns(runs);
   const taskIds = new Set(going.flatMap(({ scope }) => scope.taskIds));

@@ -4,8 +4,10 @@ import { lazyAction, positiveIntegerUpTo, type SetExitCode } from "../options/pa
 
 const about = `
 A task is the durable record of background work: commands, agents' turns, and work of
-other programs. A task is given by its id, by the id of its run, turn or session, or
-by an unambiguous beginning of at least four characters after task_ or run_.
+other programs. A task is given by its id, by the name or id of its run or session, by
+the id of its turn, or by an unambiguous beginning of at least four characters after
+task_ or run_. The name of a session or run means its open task, or else its newest,
+also after the session has ended. A session names its own children without its own key.
 
 Statuses: queued, running, succeeded (or blocked: it needs a person to continue),
 failed, timed_out, cancelled, lost.
@@ -14,6 +16,7 @@ Examples:
   holdfast tasks
   holdfast tasks list --status failed,lost --json
   holdfast tasks show task_4k2m
+  holdfast tasks show build
   holdfast tasks wait task_4k2m && holdfast run -- ./deploy
 `;
 
@@ -42,7 +45,7 @@ inconsistent_timestamps; see docs/concepts/tasks.md.
 Exit status: 0 no findings, 1 findings.
 `;
 
-const TASK_ARGUMENT = "its id, the id of its run, turn or session, or the beginning of one of them";
+const TASK_ARGUMENT = "its id; or the name or id of its run, turn or session; or the beginning of an id";
 
 export function addTasksCommand(program: Command, setExitCode: SetExitCode): void {
   const tasks = program
@@ -57,7 +60,7 @@ export function addTasksCommand(program: Command, setExitCode: SetExitCode): voi
     .description("List the tasks that the requester may see, newest first. Read-only.")
     .option("--status <statuses>", "only these statuses, separated by commas", parseCommaList(TASK_STATUSES))
     .option("--runtime <runtimes>", "only these runtimes, separated by commas", parseCommaList(TASK_RUNTIMES))
-    .option("--session <session>", "only tasks that this session requested or does: its id or key")
+    .option("--session <session>", "only tasks that this session requested or does: its key or id")
     .option("--limit <n>", "list at most n tasks", positiveIntegerUpTo(100_000), 100)
     .option("--json", "print a JSON array of records")
     .action(lazyAction(setExitCode, () => import("./tasks.js"), "printTasks"));

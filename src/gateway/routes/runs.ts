@@ -8,7 +8,7 @@ import { omitUndefined } from "../../model/records.js";
 import { defaults } from "../../defaults.js";
 import { readLog } from "../../queries/output.js";
 import { pollRun } from "../../queries/poll.js";
-import { currentRun, runCursor, runFilter, runsSeenBy } from "../../queries/runs.js";
+import { currentRun, runCursor, resolveSessionOfRuns, runFilter, runsSeenBy } from "../../queries/runs.js";
 import { assertHasTerminal, encodeKeysForRun, encodePasteForRun, screenshot } from "../../queries/screen.js";
 import { OPEN_RUN_STATES } from "../../model/run.js";
 import type { Requester } from "../../sessions/requester.js";
@@ -28,7 +28,8 @@ export function createRunHandlers(deps: HandlerDeps) {
   return {
     listRuns: async ({ query }, { requester }) => {
       const { limit, cursor, ...wanted } = query;
-      const filter = { ...runFilter(wanted), ...runsSeenBy(authorizer, requester) };
+      const scope = await resolveSessionOfRuns(wanted, (name) => authorizer.findSession(requester, name));
+      const filter = { ...runFilter(scope), ...runsSeenBy(authorizer, requester) };
       const { runs, storeAway } = await supervisor.listRunsOrLocal({
         ...filter,
         ...(cursor === undefined ? {} : { after: cursor }),

@@ -17,6 +17,8 @@ export interface SessionFilter {
   readonly idleSince?: number;
   /** All sessions that ever had this key. */
   readonly key?: string;
+  /** The last part of the key, after a `/`; or the beginning of the key or, with or without `ses_`, of the id. */
+  readonly abbreviation?: string;
   readonly seenBy?: SessionScope;
   /** Newest first. */
   readonly limit?: number;

@@ -63,8 +63,19 @@ export function sessionQueries(reader: Reader): SessionReads {
 async function listSessions(
   db: Kysely<Schema>,
   dialect: SqlDialect,
-  { open: isOpen, agentId, backend, agentSessionId, key, seenBy, idleSince, limit }: SessionFilter,
+  filter: SessionFilter,
 ): Promise<readonly SessionRecord[]> {
+  const {
+    open: isOpen,
+    agentId,
+    backend,
+    agentSessionId,
+    key,
+    abbreviation,
+    seenBy,
+    idleSince,
+    limit,
+  } = filter;
   const given = { agent_id: agentId, backend, agent_session_id: agentSessionId, key };
   let query = db
     .selectFrom("sessions")
@@ -73,6 +84,7 @@ async function listSessions(
     .orderBy("created_at", "desc")
     .orderBy("id", "desc");
   if (isOpen !== undefined) query = query.where(isOpen ? open : closed);
+  if (abbreviation !== undefined) query = query.where(isAbbreviationOf(abbreviation));
   if (seenBy !== undefined) query = query.where(isSessionInScope(dialect, seenBy));
   if (idleSince !== undefined)
     query = query
@@ -81,6 +93,22 @@ async function listSessions(
         sql<boolean>`not exists (select 1 from session_messages where session_id = sessions.id and at >= ${idleSince})`,
       );
   return sessionTable.list(limit === undefined ? query : query.limit(limit));
+}
+
+/** SQL counts code points, not UTF-16 units. */
+function charactersOf(text: string): number {
+  return Array.from(text).length;
+}
+
+/** Compares with substr, because LIKE ignores case in SQLite and has wildcards. */
+function isAbbreviationOf(text: string): RawBuilder<boolean> {
+  const begins = (column: string, beginning: string): RawBuilder<boolean> =>
+    sql<boolean>`substr(${sql.ref(column)}, 1, ${charactersOf(beginning)}) = ${beginning}`;
+  const last = `/${text}`;
+  return sql<boolean>`(${begins("sessions.key", text)}
+    or ${begins("sessions.id", text)}
+    or ${begins("sessions.id", `ses_${text}`)}
+    or substr(sessions.key, length(sessions.key) - ${charactersOf(last) - 1}) = ${last})`;
 }
 
 /** True if the run of a token is open. Derived from the run's record, so it does not depend on which gateway recorded the end. */

@@ -78,7 +78,7 @@ test("list prints the newest tasks first, filtered by status, runtime and sessio
   expect(await reader.holdfast("tasks")).toMatchObject({ code: 0, stdout: "" });
   expect(await fixture.tasks("--session", "nobody")).toMatchObject({
     code: 1,
-    stderr: "holdfast: there is no session nobody\n",
+    stderr: "holdfast: there is no session nobody; holdfast sessions list --all lists all\n",
   });
 });
 
@@ -93,7 +93,7 @@ test("a session finds its own tasks behind any number of tasks that it may not s
     expect(await own.listTasks()).toMatchObject({ tasks: [{ taskId }], next: null });
     expect((await worker.holdfast("tasks")).stdout).toContain(taskId);
     expect((await fixture.tasks("cancel", "crowd")).stderr).toMatch(
-      /"crowd" may mean several tasks: (task_crowd\d+, ){5}…; nothing was done\n$/,
+      /"crowd" may mean several tasks: (task_crowd\d+, ){5}…; name one by its id. Nothing was done\n$/,
     );
     expect((await fixture.gatewayFixture.json<Task[]>("tasks", "--limit", "6500")).length).toBeGreaterThan(
       6_000,
@@ -136,21 +136,11 @@ test("an invalid or ambiguous argument is refused in one sentence and changes no
     [2, /'often' is invalid .* done_only, state_changes, silent/, "notify", one, "often"],
     [2, /of queued,running,.*lost/, "list", "--status", "finished"],
     [2, /of acp,subagent,exec,external/, "list", "--runtime", "shell"],
-    [1, /there is no task task_zzzz$/, "cancel", "task_zzzz"],
-    [1, /there is no task run_zzzz$/, "wait", "run_zzzz"],
-    [
-      2,
-      /"task_" is too little to name a task: .* 4 characters after task_; nothing was done$/,
-      "cancel",
-      "task_",
-    ],
-    [2, /"run_z" is too little to name a task: .* after run_; nothing was done$/, "cancel", "run_z"],
-    [
-      2,
-      new RegExp(`"${one.slice(5, 8)}" is no session that may be seen, and too little to name a task`),
-      "show",
-      one.slice(5, 8),
-    ],
+    [1, /there is no task task_zzzz; holdfast tasks list lists all$/, "cancel", "task_zzzz"],
+    [1, /there is no task run_zzzz; holdfast tasks list lists all$/, "wait", "run_zzzz"],
+    [2, /"task_" is too short: .* 4 characters after task_. Nothing was done$/, "cancel", "task_"],
+    [2, /"run_z" is too short: .* after run_. Nothing was done$/, "cancel", "run_z"],
+    [1, /there is no task ...; holdfast tasks list lists all$/, "show", one.slice(5, 8)],
     [1, /has no message that could not be delivered$/, "retry", other],
     [1, /has no message that could not be delivered$/, "dismiss", one],
   ];
