@@ -9,6 +9,7 @@ import { ACP_BACKEND, type AgentCommands } from "./agent-command.js";
 import { type VerifiedProcessTree, verifyProcessTree } from "./agent/process-tree.js";
 import { AGENT_LABEL, TERMINAL_BACKEND } from "./client/terminals.js";
 import { type EnsuredSession, ensureSession, type EnsureSessionRequest } from "./ensure-session.js";
+import { assertOffersOption } from "./permissions/permission-policy.js";
 import { SessionRegistry, type SessionRegistryDeps } from "./session-registry.js";
 import { closeLostSession, type CloseSessionOptions, isLostSession } from "./session/close-session.js";
 import type { PromptRequest } from "./session/prompt-queue.js";
@@ -19,6 +20,13 @@ import type { UpdateFollower } from "./turn/update-follower.js";
 export interface ClosedSession {
   readonly session: AcpSession;
   readonly survivors: readonly Survivor[];
+}
+
+export interface PermissionAnswer {
+  /** The digest of the question that was shown. */
+  readonly digest?: string | undefined;
+  /** One of the options that the agent offers. Default: the first that answers once. */
+  readonly optionId?: string | undefined;
 }
 
 export interface StartupReconciliation {
@@ -186,14 +194,13 @@ export class AcpController implements AsyncDisposable {
   }
 
   /**
-   * Null: there is no such request. `decided: false`: it was decided before, or its agent no longer waits. `digest`: of
-   * the question that was shown.
+   * Null: there is no such request. `decided: false`: it was decided before, or its agent no longer waits.
    */
   async answerPermission(
     id: string,
     verdict: "allow" | "deny",
     actor: string,
-    digest?: string,
+    { digest, optionId }: PermissionAnswer = {},
   ): Promise<{ readonly permission: AcpPermissionRequest; readonly decided: boolean } | null> {
     await this.#registry.startupDone.promise;
     const { store } = this.#deps;
@@ -202,8 +209,9 @@ export class AcpController implements AsyncDisposable {
     const question = await this.questionOf(asked);
     if (question !== null)
       assertAnswersQuestion(question, verdict, digest, `holdfast acp permissions show ${id}`);
+    if (optionId !== undefined) assertOffersOption(asked, verdict, optionId);
     const permissionRequests = this.#registry.get(asked.sessionId)?.permissionRequests;
-    const decided = (await permissionRequests?.decide(id, verdict, actor)) ?? false;
+    const decided = (await permissionRequests?.decide(id, verdict, actor, optionId)) ?? false;
     return { permission: (await store.getAcpPermissionRequest(id)) ?? asked, decided };
   }
 

@@ -17,6 +17,7 @@ import {
   type RequestedAgentCommand,
   storableArgv,
 } from "./agent-command.js";
+import { DEFAULT_PERMISSION_RULES } from "./permissions/rule-layers.js";
 import type { SessionRegistry } from "./session-registry.js";
 
 export interface EnsureSessionRequest extends RequestedAgentCommand {
@@ -37,13 +38,6 @@ export interface EnsuredSession {
   readonly session: AcpSession;
   readonly created: boolean;
 }
-
-/** Allows reads and searches, and asks about everything else. */
-export const DEFAULT_PERMISSION_RULES: readonly PermissionRule[] = [
-  { effect: "allow", kind: "read" },
-  { effect: "allow", kind: "search" },
-  { effect: "ask" },
-];
 
 /** Returns the open session with the requested key, with an agent that is ready for a prompt; creates it if there is none. */
 export async function ensureSession(

@@ -1,6 +1,7 @@
 import { type Clock, hostClock } from "../async/clock.js";
 import { deferred } from "../async/deferred.js";
 import { type AgentEntry, recordedClientAccess } from "../config/agents.js";
+import type { ConfiguredPermissionRule } from "../config/permissions.js";
 import { AcpNotHeld, AcpSessionClosed, NotFound, SupervisorClosed } from "../errors.js";
 import type { AcpSession } from "../model/acp.js";
 import type { Sessions } from "../sessions/sessions.js";
@@ -11,6 +12,7 @@ import type { ReadStore } from "../store/store.js";
 import type { Supervisor } from "../supervisor/api.js";
 import { AgentCommands } from "./agent-command.js";
 import { type AcpLimits, defaultAcpLimits } from "./limits.js";
+import { configuredRules } from "./permissions/rule-layers.js";
 import { SessionWriter } from "./session-writer.js";
 import { SessionRunner, type SessionRunnerDeps } from "./session/session-runner.js";
 import { UpdateFollower } from "./turn/update-follower.js";
@@ -28,6 +30,8 @@ export interface SessionRegistryDeps {
   readonly agents: ReadonlyMap<string, AgentEntry>;
   /** Variables that the config passes to runs of sessions. */
   readonly passEnv?: readonly string[];
+  /** Rules of the config for permission requests. */
+  readonly permissionRules?: readonly ConfiguredPermissionRule[];
   readonly limits?: Partial<AcpLimits>;
   readonly onProblem: (message: string, cause: unknown) => void;
   /** The agent completed a turn, so the messages sent with the turn are delivered. */
@@ -176,6 +180,7 @@ export class SessionRegistry {
         remove();
         this.updates.wake(sessionId);
       },
+      generalRules: async () => configuredRules(this.deps.permissionRules ?? [], session.agent),
       onProblem,
       onDetached: remove,
     });

@@ -9,6 +9,7 @@ import { agentKeys, agentTablesSchema, anyVariableName, variableName } from "./a
 import { channelKeys, channelTablesSchema } from "./channels.js";
 import { configPath, readConfigFile } from "./file.js";
 import { BadConfig, describeIssue, lineOfSetting, parseToml, settingKey, valueAt } from "./parse.js";
+import { permissionKeys, permissionTablesSchema } from "./permissions.js";
 import { postgresUrlLabel, postgresUrlProblem } from "./postgres-url.js";
 
 /** How to detect that the tool that marked a process is gone. */
@@ -118,6 +119,8 @@ const schema = z.strictObject({
   a2a: a2a.prefault({}),
   /** For sessions without their own rules, in order. */
   exec: execRulesSchema.default([]),
+  /** For the permission requests of agents, in order. */
+  permissions: permissionTablesSchema.default([]),
   environment: environment.prefault({}),
   /** By id: in addition to the built-in agents, or instead of one. */
   agents: agentTablesSchema.default({}),
@@ -143,6 +146,7 @@ const KEYS_BY_TABLE: Readonly<Record<string, readonly string[]>> = {
   a2a: Object.keys(a2a.shape),
   "a2a.allow": Object.keys(a2aRule.shape),
   exec: Object.keys(execRulesSchema.element.shape),
+  permissions: permissionKeys,
   environment: Object.keys(environment.shape),
   foreign: Object.keys(unmanagedProfile.shape),
 };

@@ -118,6 +118,7 @@ function listSettings(
   const lists: [string, unknown, unknown][] = [
     ["a2a.allow", config.a2a.allow, raw["a2a"]?.["allow"]],
     ["exec", config.exec, raw["exec"]],
+    ["permissions", config.permissions, raw["permissions"]],
     ["environment.pass", config.environment.pass, raw["environment"]?.["pass"]],
     // Their environments may hold secrets.
     ["agents", Object.keys(config.agents), raw["agents"]],

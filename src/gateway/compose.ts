@@ -128,6 +128,7 @@ export async function composeGateway(options: ComposeOptions): Promise<GatewaySe
   const acp = new AcpController({
     ...{ supervisor, store, sessions, passEnv, onDelivered },
     agents: agents.all,
+    permissionRules: config.permissions,
     onProblem: report,
     startMessageTurn: (message, turnId, begin) =>
       runMessageAsTask({ background: backgroundServices.background, sessions }, message, turnId, begin),

@@ -167,7 +167,7 @@ export const permissionRequestSchema = z.object({
   kind: z.string().nullable(),
   title: z.string().nullable(),
   options: z.array(permissionOptionSchema),
-  /** Index of the rule that decided or asked; null: no rule matched. */
+  /** Index of the session's rule that decided or asked; null: another rule did, or none matched. */
   rule: z.int().nullable(),
   askedAt: z.number(),
   expiresAt: z.number(),

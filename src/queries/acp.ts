@@ -42,15 +42,17 @@ export function acpUpdateResponse({
   return { seq, turnId, at, type, data };
 }
 
-/** `question`: the question, if it is pending at this gateway. */
+/** `question`: the question, if it is pending at this gateway. `sessionKey`: the name of its session. */
 export function acpPermissionResponse(
   permission: AcpPermissionRequest,
   question: ApprovalQuestion | null,
+  sessionKey: string,
 ): ResponseOf<"acpAnswer">["permission"] {
   const { rpcId: _rpc, answered: _answered, ...rest } = permission;
   const title = question?.summary ?? rest.title;
   return {
     ...rest,
+    sessionKey,
     title: title === null ? null : sanitizeText(title),
     question: question === null ? null : questionHead(question),
     options: rest.options.map((option) => ({ ...option, name: sanitizeText(option.name) })),
@@ -85,7 +87,11 @@ export function createAcpQueries(deps: AcpQueryDeps): Pick<RouteHandlers, AcpQue
   const withQuestion = async (
     permission: AcpPermissionRequest,
   ): Promise<ReturnType<typeof acpPermissionResponse>> =>
-    acpPermissionResponse(permission, await deps.questionOf(permission));
+    acpPermissionResponse(
+      permission,
+      await deps.questionOf(permission),
+      (await deps.sessions.get(permission.sessionId))?.key ?? "",
+    );
   const seenBy = (requester: Requester): Pick<AcpSessionFilter, "seenBy"> => {
     const scope = deps.authorizer.sessionScope(requester);
     return scope === null ? {} : { seenBy: scope };

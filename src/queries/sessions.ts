@@ -26,7 +26,7 @@ export async function readSessionStatus(
   records: SessionRecords,
 ): Promise<ResponseOf<"sessionStatus">> {
   const open = await runs.listRuns({ sessionId: session.id, states: OPEN_RUN_STATES, withoutLabels: true });
-  const acp = session.backend === ACP_BACKEND ? await readAcpStatus(session.id, records) : null;
+  const acp = session.backend === ACP_BACKEND ? await readAcpStatus(session, records) : null;
   // An agent that waits for a prompt is a run, and idle.
   const works = open.some(({ backendId }) => backendId !== ACP_BACKEND) || isBusy(acp);
   return {
@@ -43,7 +43,7 @@ function isBusy(acp: ResponseOf<"sessionStatus">["acp"]): boolean {
 }
 
 async function readAcpStatus(
-  sessionId: string,
+  { id: sessionId, key }: SessionRecord,
   records: SessionRecords,
 ): Promise<ResponseOf<"sessionStatus">["acp"]> {
   const acp = await records.getAcpSession(sessionId);
@@ -58,7 +58,7 @@ async function readAcpStatus(
     turn: running === null ? null : turnSummary(running),
     queued: turns.filter((turn) => turn.state === "queued").map(turnSummary),
     permissions: (await records.listAcpPermissionRequests({ sessionId, pending: true })).map((each) =>
-      acpPermissionResponse(each, null),
+      acpPermissionResponse(each, null, key),
     ),
   };
 }

@@ -143,6 +143,11 @@ describe("a config file", () => {
     ],
     ["less than nothing", "[defaults]\ngrace-ms = -1", "defaults.grace-ms must be 0 or more"],
     [
+      "an unknown effect of a permission rule",
+      '[[permissions]]\neffect = "reject"',
+      'line 2: permissions.1.effect is "reject"; it may be allow, deny or ask',
+    ],
+    [
       "a second rule without an effect",
       '[[exec]]\neffect = "ask"\n[[exec]]\nexecutable = "git"',
       "line 3: exec.2.effect is missing",

@@ -20,6 +20,7 @@ import type { OperationDeps } from "../client/operations.js";
 import { Terminals } from "../client/terminals.js";
 import type { AcpLimits } from "../limits.js";
 import { PermissionRequests } from "../permissions/permission-requests.js";
+import type { NamedRule } from "../permissions/rule-layers.js";
 import { ReplayFilter } from "../turn/turn-summary.js";
 import { AcpConnection } from "../wire/connection.js";
 import { AgentRun, type AgentEnd, agentTmpdirPath, startAgent } from "./agent-run.js";
@@ -31,6 +32,8 @@ export interface RunningAgentDeps extends Omit<OperationDeps, "terminals"> {
   readonly store: AcpStore;
   readonly clock: Clock;
   readonly limits: AcpLimits;
+  /** Rules for permission requests beside those of the session. */
+  readonly generalRules: () => Promise<readonly NamedRule[]>;
   readonly onProblem: (message: string, cause: unknown) => void;
 }
 
@@ -61,6 +64,7 @@ export class RunningAgent {
       clock,
       waitMs: limits.permissionMs,
       maxPerTurn: limits.permissionRequestsPerTurn,
+      generalRules: deps.generalRules,
       connection,
       turn: () => this.#turnOfPermission(),
       executeDecided: (permission, decision) => this.clientRequests.onDecided(permission, decision),

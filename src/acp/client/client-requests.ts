@@ -154,7 +154,7 @@ export class ClientRequests {
     try {
       this.#assertOwnSession(request);
       operation = await clientOperations[method](request.params, this.#deps, seed);
-      judge = this.#judgeWith(id, method, operation);
+      judge = this.#judgeWith(await permissionRequests.prepareJudge(), id, method, operation);
     } catch (error) {
       return this.#answer(id, toErrorOutcome(error), { session: { end } });
     }
@@ -175,14 +175,14 @@ export class ClientRequests {
 
   /** Takes the stricter of the session's permission rules and its exec rules. */
   #judgeWith(
+    judgeByRules: Awaited<ReturnType<PermissionRequests["prepareJudge"]>>,
     id: RpcId,
     method: OperationMethod,
     { kind, title, displayTitle, exec = null }: ClientOperation,
   ): () => AcpPermissionRequest {
-    const { permissionRequests } = this.#deps;
     const asked = { toolCallId: method, kind, title, options: PERMISSION_OPTIONS, details: [] };
     const judge = (): AcpPermissionRequest => ({
-      ...permissionRequests.judge(id, asked),
+      ...judgeByRules(id, asked),
       title: displayTitle,
     });
     return () => stricterDecision(judge(), exec, this.#deps.clock.wall());

@@ -1,5 +1,6 @@
 import type { RequestPermissionOutcome } from "@agentclientprotocol/sdk";
 import { defaults } from "../../defaults.js";
+import { BadInput } from "../../errors.js";
 import type {
   AcpPermissionRequest,
   AcpSession,
@@ -17,6 +18,7 @@ import { redactedExcerpt } from "../../text/redact.js";
 import { firstChars, truncate } from "../../text/truncate.js";
 import { boundedString } from "../turn/turn-summary.js";
 import { isObject, type RpcId } from "../wire/message.js";
+import { type NamedRule, orderRules } from "./rule-layers.js";
 
 /** A tool call as far as it is known: from the permission request, and from the updates before it. */
 export interface ToolCallInfo {
@@ -101,6 +103,26 @@ export function optionForVerdict(
   return options.find((each) => each.kind === kind)?.optionId ?? null;
 }
 
+/** Throws if the request does not offer the option, or if the option means another verdict. */
+export function assertOffersOption(
+  { id, options }: Pick<AcpPermissionRequest, "id" | "options">,
+  verdict: "allow" | "deny",
+  optionId: string,
+): void {
+  const fits = options.filter(({ kind }) => KINDS_OF_VERDICT[verdict].includes(kind));
+  if (fits.some((option) => option.optionId === optionId)) return;
+  const offered = fits.map((option) => `${option.optionId} (${option.name})`).join(", ");
+  throw new BadInput(
+    "optionId",
+    `${id} has no option ${JSON.stringify(optionId)} to ${verdict} it; its options to ${verdict} it are: ${offered || "none"}. The request is not answered`,
+  );
+}
+
+const KINDS_OF_VERDICT: Readonly<Record<"allow" | "deny", readonly string[]>> = {
+  allow: ["allow_once", "allow_always"],
+  deny: ["reject_once", "reject_always"],
+};
+
 function ruleMatches({ effect, ...rule }: PermissionRule, { kind, title }: ToolCallInfo): boolean {
   if (rule.kind !== undefined && rule.kind !== kind) return false;
   if (rule.title === undefined || title === null) return rule.title === undefined;
@@ -116,19 +138,32 @@ export interface JudgedTurn {
   tool(id: string): { readonly kind: string; readonly title: string } | null;
 }
 
+interface JudgeOptions {
+  readonly at: number;
+  readonly waitMs: number;
+  /** Rules beside those of the session. */
+  readonly general: readonly NamedRule[];
+}
+
 /** The record of a permission request, decided by the session's rules. Without a decision an operator is asked. */
 export function judgePermission(
   rpcId: RpcId,
   asked: ParsedPermissionRequest,
   { sessionId, rules }: Pick<AcpSession, "sessionId" | "rules">,
   turn: JudgedTurn | null,
-  { at, waitMs }: { readonly at: number; readonly waitMs: number },
+  { at, waitMs, general }: JudgeOptions,
 ): AcpPermissionRequest {
   const known = turn?.tool(asked.toolCallId) ?? null;
   const tool = { kind: asked.kind ?? known?.kind ?? null, title: asked.title ?? known?.title ?? null };
   const { options } = asked;
-  const judged = decidePermission(rules, tool, options);
-  const byRule = judged.type === "ask" ? null : decisionByRule(judged.outcome, judged.rule, options, at);
+  const ordered = orderRules(rules, general);
+  const judged = decidePermission(
+    ordered.map(({ rule }) => rule),
+    tool,
+    options,
+  );
+  const rule = judged.rule === null ? undefined : ordered[judged.rule];
+  const byRule = judged.type === "ask" ? null : decisionByRule(judged.outcome, rule, options, at);
   const noTurn = turn === null || turn.cancelled;
   return {
     id: newPermissionId(),
@@ -139,7 +174,7 @@ export function judgePermission(
     kind: tool.kind,
     title: tool.title === null ? null : truncate(tool.title, defaults.acpAskedChars),
     options,
-    rule: judged.rule,
+    rule: rule?.index ?? null,
     askedAt: at,
     expiresAt: at + waitMs,
     decision: noTurn ? { verdict: "cancelled", optionId: null, actor: "no turn is under way", at } : byRule,
@@ -149,11 +184,11 @@ export function judgePermission(
 
 function decisionByRule(
   outcome: RequestPermissionOutcome,
-  rule: number | null,
+  rule: NamedRule | undefined,
   options: readonly PermissionOption[],
   at: number,
 ): PermissionDecision {
-  const actor = rule === null ? "no rule allows it" : `rule ${rule + 1}`;
+  const actor = rule?.name ?? "no rule allows it";
   if (outcome.outcome === "cancelled") return { verdict: "cancelled", optionId: null, actor, at };
   const { optionId } = outcome;
   const kind = options.find((each) => each.optionId === optionId)?.kind;

@@ -25,12 +25,15 @@ import {
   permissionUpdates,
   type PermissionUpdates,
 } from "./permission-policy.js";
+import type { NamedRule } from "./rule-layers.js";
 
 export interface PermissionRequestsDeps {
   readonly writer: SessionWriter;
   readonly clock: Clock;
   readonly waitMs: number;
   readonly maxPerTurn: number;
+  /** Rules beside those of the session. */
+  readonly generalRules: () => Promise<readonly NamedRule[]>;
   readonly connection: () => AcpConnection;
   /** Null: no turn is running. */
   readonly turn: () => JudgedTurn | null;
@@ -102,10 +105,11 @@ export class PermissionRequests {
       return;
     }
     if (this.countOrClose()) return;
+    const judge = await this.prepareJudge();
     await this.record(
       id,
       end,
-      () => this.judge(id, asked),
+      () => judge(id, asked),
       ({ title }) =>
         questionAboutText(["title", asked.title ?? title ?? ""], this.#boundDetails(asked.details)),
     );
@@ -167,10 +171,15 @@ export class PermissionRequests {
     return this.#deps.turn()?.turnId ?? null;
   }
 
-  /** Decides by the session's rules. Without a decision, an operator is asked. */
-  judge(id: RpcId, asked: ParsedPermissionRequest): AcpPermissionRequest {
+  /** Decides by the rules as they are now. Without a decision, an operator is asked. The function is called in a commit. */
+  async prepareJudge(): Promise<(id: RpcId, asked: ParsedPermissionRequest) => AcpPermissionRequest> {
+    const general = await this.#deps.generalRules();
+    return (id, asked) => this.#judge(id, asked, general);
+  }
+
+  #judge(id: RpcId, asked: ParsedPermissionRequest, general: readonly NamedRule[]): AcpPermissionRequest {
     const { writer, clock, turn, waitMs } = this.#deps;
-    return judgePermission(id, asked, writer.row, turn(), { at: clock.wall(), waitMs });
+    return judgePermission(id, asked, writer.row, turn(), { at: clock.wall(), waitMs, general });
   }
 
   /** False: the request is no longer pending. */

@@ -76,7 +76,7 @@ export const acpSpawnRoute = defineRoute({
       /** The caller's environment; it is not stored. */
       environment: z.record(z.string(), z.string()).optional(),
       mode: z.enum(ACP_MODES).default("session"),
-      /** Default, unless `rules` is given: `approve-reads`; the operator decides the rest. */
+      /** Tried after `rules`. Default, unless `rules` is given: `approve-reads`; the operator decides the rest. */
       permissions: z.enum(PERMISSION_PRESETS).optional(),
       rules: z.array(permissionRuleSchema).max(1_000).optional(),
       reap: z.enum(REAP_POLICIES).default("asked"),
@@ -93,10 +93,6 @@ export const acpSpawnRoute = defineRoute({
     .refine(({ agent, argv }) => (agent === undefined) !== (argv === undefined), {
       message: "give either agent or argv",
       path: ["agent"],
-    })
-    .refine(({ permissions, rules }) => permissions === undefined || rules === undefined, {
-      message: "give either permissions or rules",
-      path: ["rules"],
     }),
   response: z.object({ session: acpSessionSchema, created: z.boolean(), turn: acpTurnSchema.nullable() }),
 });
@@ -244,6 +240,11 @@ export const acpAnswerRoute = defineRoute({
   errors: ["ACP_NOT_HELD"],
   audience: "operator",
   params: z.object({ id: key }),
-  body: z.strictObject({ verdict: z.enum(["allow", "deny"]), digest: questionDigest }),
+  body: z.strictObject({
+    verdict: z.enum(["allow", "deny"]),
+    digest: questionDigest,
+    /** One of the request's options, of the verdict's kind. Default: the first option that answers once. */
+    optionId: key.optional(),
+  }),
   response: z.object({ permission: acpPermissionSchema, decided: z.boolean() }),
 });

@@ -128,6 +128,8 @@ export const acpPermissionSchema = permissionRequestSchema
   .extend({
     /** `whole`: the title shows the whole question; `digest` is then its digest. Null: not pending at this gateway. */
     question: z.object({ whole: z.boolean(), digest: z.string().nullable() }).nullable(),
+    /** The name of the session. */
+    sessionKey: z.string(),
   })
   .meta({ id: "AcpPermission", description: "A permission request of an ACP agent." });
 

@@ -138,6 +138,10 @@ function addPermissions(acp: Command, setExitCode: SetExitCode): void {
         "--digest <digest>",
         "answer only the request with this digest, which `permissions show` prints",
       )
+      .option(
+        "--option <id>",
+        "choose this option of the agent's, such as one to be remembered by the agent; `permissions show` lists them",
+      )
       .option("--json", "print the request and its decision as JSON")
       .action(async (id: string, flags: AnswerFlags) => {
         const { answerPermission } = await import("./permissions.js");

@@ -2,6 +2,7 @@ import { constants } from "node:os";
 import type { GatewayClient } from "../../api/client.js";
 import { deferred } from "../../async/deferred.js";
 import { GatewayUnreachable, NotFound } from "../../errors.js";
+import { omitUndefined } from "../../model/records.js";
 import { questionLines } from "../../sessions/question-pages.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { assertOperator, connectForReading } from "../client/connect.js";
@@ -55,8 +56,14 @@ export async function printPermissions({ session, all, json }: ListPermissionsFl
 }
 
 function permissionRow(permission: PermissionRequest): string[] {
-  const { id, sessionId } = permission;
-  return [id, sessionId, permissionState(permission), shownColumn(permission), permissionSubject(permission)];
+  const { id } = permission;
+  return [
+    id,
+    sessionName(permission),
+    permissionState(permission),
+    shownColumn(permission),
+    permissionSubject(permission),
+  ];
 }
 
 function shownColumn({ decision, question }: PermissionRequest): string {
@@ -75,8 +82,13 @@ export async function showPermission(id: string, { reveal, json }: ShowPermissio
   const { first, ...rest } = question;
   if (json === true) print(toRecordJson({ permission: first.permission, ...rest }, 2));
   else {
-    const head = `${id}: session ${first.permission.sessionId}, ${permissionState(first.permission)}`;
-    const all = [head, ...wholeQuestionLines(question, "holdfast acp permissions", id)];
+    const { permission } = first;
+    const head = `${id}: session ${sessionName(permission)} (${permission.sessionId}), ${permissionState(permission)}`;
+    const all = [
+      head,
+      ...optionLines(permission),
+      ...wholeQuestionLines(question, "holdfast acp permissions", id),
+    ];
     if (!(await printPaged(all))) return exitCodes.signal + constants.signals.SIGINT;
   }
   return 0;
@@ -99,6 +111,18 @@ async function operatorClient(id: string): Promise<GatewayClient> {
   return connection.client;
 }
 
+/** The name of the session, or its id if the name is not known. */
+function sessionName({ sessionKey, sessionId }: PermissionRequest): string {
+  return sanitizeLine(sessionKey || sessionId);
+}
+
+/** The options that the agent offers, with the ids that `--option` takes. */
+function optionLines({ options }: PermissionRequest): string[] {
+  return options.map(({ optionId, name, kind }) =>
+    sanitizeLine(`option ${JSON.stringify(optionId)}: ${kind.replaceAll("_", " ")}, ${JSON.stringify(name)}`),
+  );
+}
+
 function permissionState(permission: PermissionRequest): string {
   const { decision } = permission;
   if (decision === null) return expiryText(permission, Date.now());
@@ -107,17 +131,19 @@ function permissionState(permission: PermissionRequest): string {
 
 export interface AnswerFlags extends JsonFlag {
   readonly digest?: string;
+  /** The agent's option. */
+  readonly option?: string;
 }
 
 /** An answer that came too late is reported: the request was answered before, or has expired. */
 export async function answerPermission(
   id: string,
   verdict: "allow" | "deny",
-  { json, digest }: AnswerFlags,
+  { json, digest, option }: AnswerFlags,
 ): Promise<number> {
   const client = await operatorClient(id);
-  const shown = digest === undefined ? {} : { digest };
-  const answer = await client.acpAnswer({ params: { id }, body: { verdict, ...shown } });
+  const body = { verdict, ...omitUndefined({ digest, optionId: option }) };
+  const answer = await client.acpAnswer({ params: { id }, body });
   const { permission, decided } = answer;
   const done = decided && permission.decision?.verdict === verdict;
   if (json === true) print(toRecordJson(answer));
@@ -137,7 +163,8 @@ async function askPermission(
   over: AbortSignal,
   interrupted: () => void,
 ): Promise<"allow" | "deny" | null> {
-  if (!(await showPaged([`? ${permissionSubject(permission)}`, ...shown], process.stderr, over))) {
+  const subject = `? ${sessionName(permission)}: ${permissionSubject(permission)}`;
+  if (!(await showPaged([subject, ...shown], process.stderr, over))) {
     if (!over.aborted) interrupted();
     return null;
   }

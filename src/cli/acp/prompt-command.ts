@@ -7,6 +7,7 @@ import { addNotifyOptions } from "../client/notify-options.js";
 import { addDetachOption, asOptionParser, lazyAction, type SetExitCode } from "../options/parsers.js";
 import { parseDuration } from "../options/units.js";
 import { reportError } from "../print/stderr.js";
+import { parseRulePattern, PATTERN_HELP } from "./rule-pattern.js";
 import type { SpawnFlags } from "./spawn.js";
 import { OUTPUT_FORMATS } from "./view/texts.js";
 
@@ -54,14 +55,15 @@ const spawnExamples = `
 Without a prompt the agent is started and waits, and the session id is printed. If a
 session with that name is open, the command continues it. Rules answer the agent's
 permission requests: by default, reading and searching are allowed, and you are
-asked about the rest.
-
+asked about the rest. --deny, --ask and --allow are tried first, in this order.
+${PATTERN_HELP}
 With --client-files and --client-terminals the agent can use files and commands
 through the gateway: the same rules apply to them, and each command is a run of its
 own that ends with the agent. Without them the agent uses its own.
 ${answerHelp}
 Examples:
   holdfast acp spawn codex --name fix --approve-reads "why does the build fail?"
+  holdfast acp spawn codex --allow 'execute:npm test*' --deny 'execute:git push*' "…"
   holdfast acp spawn gemini --mode run --format quiet "one word: what is this?"
   holdfast acp spawn --agent-command 'node ./my-agent.js' "hello"
 `;
@@ -104,6 +106,13 @@ export function addSpawn(acp: Command, setExitCode: SetExitCode): void {
       new Option("--approve-reads", "allow reading and searching, ask about the rest").conflicts(["denyAll"]),
     )
     .option("--deny-all", "deny every permission request")
+    .option("--allow <pattern>", "allow these permission requests (repeatable)", collectPatterns)
+    .option(
+      "--deny <pattern>",
+      "deny these permission requests, before any other rule (repeatable)",
+      collectPatterns,
+    )
+    .option("--ask <pattern>", "ask about these permission requests (repeatable)", collectPatterns)
     .option("--reap-tools", "end processes that a cancelled turn leaves running")
     .option("--reap-always", "end processes that any turn leaves running")
     .addOption(
@@ -128,6 +137,11 @@ export function addSpawn(acp: Command, setExitCode: SetExitCode): void {
       const code = await spawnSession(agent, prompt, flags).catch(reportError);
       setExitCode(flags.agentCommand === undefined ? noticeInstallHint(code) : code);
     });
+}
+
+function collectPatterns(pattern: string, before: readonly string[] = []): readonly string[] {
+  asOptionParser(parseRulePattern)(pattern);
+  return [...before, pattern];
 }
 
 function collectDirectories(one: string, before: readonly string[] = []): readonly string[] {

@@ -15,6 +15,7 @@ import { dieBySignal } from "../run/interrupts.js";
 import { type DisplayField, fieldLines } from "../runs/show.js";
 import { PermissionPrompter } from "./permissions.js";
 import { canAnswerPrompts } from "./prompt.js";
+import { ruleText } from "./rule-pattern.js";
 import {
   type AcpView,
   auditNotice,
@@ -74,13 +75,6 @@ function lastLines(stderr: string): string[] {
     .split("\n")
     .filter((line) => line.trim() !== "")
     .slice(-STDERR_LINES);
-}
-
-function ruleText({ effect, kind, title }: AcpSessionDetails["session"]["rules"][number]): string {
-  const what = [kind, title === undefined ? undefined : JSON.stringify(title)].filter(
-    (each) => each !== undefined,
-  );
-  return `${effect} ${what.length === 0 ? "everything" : what.join(" ")}`;
 }
 
 function offerText({ files, roots, terminals }: AcpSessionDetails["client"], cwd: string): string {

@@ -21,9 +21,10 @@ import {
   rejectNotifyOptions,
   showTurn,
 } from "./prompt.js";
+import { type RuleFlags, rulesFromFlags } from "./rule-pattern.js";
 import type { ShownTurn } from "./view/texts.js";
 
-export interface SpawnFlags extends DisplayFlags, NotifyFlags, DetachFlags {
+export interface SpawnFlags extends DisplayFlags, NotifyFlags, DetachFlags, RuleFlags {
   readonly name?: string;
   readonly agentCommand?: string;
   readonly mode: "run" | "session";
@@ -169,7 +170,8 @@ type SpawnBody = RequestOf<"acpSpawn">["body"] & { readonly key: string };
 
 function spawnBody(agent: string | null, prompt: string | null, flags: SpawnFlags): SpawnBody {
   const { agentCommand = "", name, mode, timeout, clearEnv, reapAlways, reapTools } = flags;
-  const permissions = permissionMode(flags);
+  const rules = rulesFromFlags(flags);
+  const permissions = permissionMode(flags) ?? (rules.length === 0 ? null : "approve-reads");
   return {
     // The command goes to a shell verbatim.
     ...(agent === null ? { argv: ["/bin/sh", "-c", agentCommand] } : { agent }),
@@ -178,6 +180,7 @@ function spawnBody(agent: string | null, prompt: string | null, flags: SpawnFlag
     ...(clearEnv === true ? {} : { environment: environmentOutsideRuns() }),
     mode,
     ...(permissions === null ? {} : { permissions }),
+    ...(rules.length === 0 ? {} : { rules }),
     reap: reapAlways === true ? "always" : reapTools === true ? "cancel" : "asked",
     ...clientOptions(flags),
     ...(prompt === null ? {} : { prompt, turnId: newTurnId() }),

@@ -1,13 +1,13 @@
 import type { RequestedAgentCommand } from "../../acp/agent-command.js";
 import type { AcpController } from "../../acp/controller.js";
-import { DEFAULT_PERMISSION_RULES } from "../../acp/ensure-session.js";
+import { DEFAULT_PERMISSION_RULES } from "../../acp/permissions/rule-layers.js";
 import type { PromptRequest } from "../../acp/session/prompt-queue.js";
 import type { ParsedRequestOf, RequestContext, ResponseOf, RouteHandlers } from "../../api/contract.js";
 import { omitUndefined } from "../../model/records.js";
 import type { HandlerDeps } from "./deps.js";
 import type { PERMISSION_PRESETS } from "../../api/routes/acp.js";
 import { BadInput, NotFound } from "../../errors.js";
-import type { AcpSession, AcpTurn, PermissionRule } from "../../model/acp.js";
+import type { AcpPermissionRequest, AcpSession, AcpTurn, PermissionRule } from "../../model/acp.js";
 import { newSessionId, newTurnId } from "../../model/ids.js";
 import type { SessionRecord } from "../../model/session.js";
 import {
@@ -41,6 +41,8 @@ export function createAcpHandlers(deps: HandlerDeps) {
     const row = await deps.sessions.get(session.sessionId);
     return acpSessionResponse(session, row);
   };
+  const keyOf = async ({ sessionId }: AcpPermissionRequest): Promise<string> =>
+    (await deps.sessions.get(sessionId))?.key ?? "";
   return {
     ...createAcpQueries({
       ...deps,
@@ -89,10 +91,11 @@ export function createAcpHandlers(deps: HandlerDeps) {
     },
 
     acpAnswer: async ({ params, body }, { requester }) => {
-      const answer = await acp.answerPermission(params.id, body.verdict, requester.actor, body.digest);
+      const answer = await acp.answerPermission(params.id, body.verdict, requester.actor, body);
       if (answer === null) throw new NotFound(`permission ${params.id}`);
       const { permission, decided } = answer;
-      return { permission: acpPermissionResponse(permission, await acp.questionOf(permission)), decided };
+      const question = await acp.questionOf(permission);
+      return { permission: acpPermissionResponse(permission, question, await keyOf(permission)), decided };
     },
 
     acpQuestion: async ({ params, query }) => {
@@ -101,7 +104,11 @@ export function createAcpHandlers(deps: HandlerDeps) {
       const question = await acp.questionOf(permission);
       const { parts, ...page } =
         question === null ? NO_PAGE : await pageOfQuestion(question, query.page, query.reveal === true);
-      return { permission: acpPermissionResponse(permission, question), ...page, parts: [...parts] };
+      return {
+        permission: acpPermissionResponse(permission, question, await keyOf(permission)),
+        ...page,
+        parts: [...parts],
+      };
     },
   } satisfies Partial<RouteHandlers>;
 }
@@ -199,7 +206,9 @@ async function ensureSession(
 ): Promise<Awaited<ReturnType<AcpController["ensureSession"]>>> {
   const { agent, argv, agentId, cwd, mode, permissions, reap, parentSessionKey } = body;
   const { requester, environment, executable } = await authorizeSpawn(deps, body, context);
-  const rules = body.rules ?? (permissions === undefined ? undefined : PRESETS[permissions]);
+  const preset = permissions === undefined ? [] : PRESETS[permissions];
+  const rules =
+    body.rules === undefined && permissions === undefined ? undefined : [...(body.rules ?? []), ...preset];
   return deps.acp.ensureSession({
     key: body.key ?? `acp ${newSessionId().slice(4)}`,
     ...omitUndefined({ agent, argv, rules }),

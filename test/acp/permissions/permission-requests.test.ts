@@ -99,3 +99,40 @@ test("a request that offers only allow_always is cancelled, not allowed", async 
   });
   expect(await fixture.waitForTurnEnd(turn)).toMatchObject({ text: "<cancelled>" });
 });
+
+test("an operator chooses one of the agent's options by its id, and an option of another verdict is refused", async () => {
+  const { fixture, session } = await openAcpSession(shellAgent(), { rules: ASK });
+  const turn = await fixture.prompt(session, "ask echo always");
+  const { id } = await fixture.pendingPermission(session);
+  for (const [verdict, optionId] of [
+    ["deny", "always"],
+    ["allow", "none"],
+  ] as const)
+    await expect(fixture.acp.answerPermission(id, verdict, "ada", { optionId })).rejects.toThrow(
+      `has no option "${optionId}" to ${verdict} it`,
+    );
+  expect(await fixture.acp.answerPermission(id, "allow", "ada", { optionId: "always" })).toMatchObject({
+    decided: true,
+    permission: { decision: { verdict: "allow", optionId: "always" } },
+  });
+  expect(await fixture.waitForTurnEnd(turn)).toMatchObject({ text: "<always>" });
+});
+
+test("rules of the config decide for sessions with the default rules, and their denials for every session", async () => {
+  const fixture = await AcpFixture.open(
+    {},
+    {
+      permissionRules: [
+        { effect: "allow", kind: "execute", title: "echo *" },
+        { effect: "deny", title: "echo secret" },
+      ],
+    },
+  );
+  const plain = await fixture.spawn(shellAgent());
+  expect(await fixture.promptAndWait(plain, "ask echo one")).toMatchObject({ text: "<yes>one\n" });
+  expect(await fixture.promptAndWait(plain, "ask echo secret")).toMatchObject({ text: "<no>" });
+  const open = await fixture.spawn(shellAgent(), { key: "two", rules: [{ effect: "allow" }] });
+  expect(await fixture.promptAndWait(open, "ask echo secret")).toMatchObject({ text: "<no>" });
+  const [decided] = await fixture.store.listAcpPermissionRequests({ sessionId: open });
+  expect(decided).toMatchObject({ rule: null, decision: { actor: "rule 2 of the config" } });
+});

@@ -1,5 +1,5 @@
 import { beforeAll, expect, test } from "vitest";
-import { clientAgent } from "../../support/agents/acp-fixture.js";
+import { clientAgent, scriptedAgent } from "../../support/agents/acp-fixture.js";
 import { parseAnswers } from "../../support/agents/client-agent.js";
 import { openScriptedSession, scriptedPrompt } from "../../support/agents/scripted-agent.js";
 import { gatewayAndCliForFile } from "../../support/cli/batch-cli.js";
@@ -24,7 +24,7 @@ test.each([
   await waitForText(child.stdout, "holdfast acp permissions show prm_");
   const { stdout } = await acp("permissions");
   expect(stdout).toMatch(
-    /^PERMISSION +SESSION +STATE +SHOWN +FOR\nprm_\w+ +ses_\w+ +expires in 4m\d+s +all +execute: leap\n$/,
+    /^PERMISSION +SESSION +STATE +SHOWN +FOR\nprm_\w+ +asks +expires in 4m\d+s +all +execute: leap\n$/,
   );
   const [id = ""] = /prm_\w+/.exec(stdout) ?? [];
   expect(await acp("permissions", verdict, id)).toMatchObject({ code: 0, stdout: `${id}: ${verdict}\n` });
@@ -121,4 +121,39 @@ test("options offer the gateway's files and terminals to an agent, and show list
   expect((await acp("show", "asks")).stdout).toContain("offers     nothing\n");
   await acp("close", "uses");
   expect(await acp("spawn", "--agent-command", command, "--client-files", "all")).toMatchObject({ code: 2 });
+});
+
+test("rules from the command line answer before the default rules, and show lists them", async () => {
+  const command = scriptedAgent.map((word) => `'${word}'`).join(" ");
+  const rules = ["--allow", "execute:git *", "--deny", "*:git push*", "--ask", "git status"];
+  const asks = scriptedPrompt({ ask: "git log" }, { ask: "git push -f" });
+  const spawned = await acp(
+    ...["spawn", "--agent-command", command, "--name", "ruled", "--format", "quiet", ...rules, asks],
+  );
+  expect(spawned).toMatchObject({ code: 0, stdout: "<yes><no>\n" });
+  expect((await acp("show", "ruled")).stdout).toContain(
+    'rules      deny "git push*", ask "git status", allow execute "git *", allow read, allow search, ask everything\n',
+  );
+  await acp("close", "ruled");
+  expect(await acp("spawn", "--agent-command", command, "--allow", "execute:")).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining("title of 1 to 1000 characters") as string,
+  });
+});
+
+test("show lists the agent's options and the session's name, and --option chooses one", async () => {
+  const { child, finished } = shared.gatewayFixture.start(
+    ...["acp", "prompt", "asks", "--format", "quiet", scriptedPrompt({ ask: "leap" })],
+  );
+  await waitForText(child.stderr, "holdfast acp permissions show prm_");
+  const [id = ""] = /prm_\w+/.exec((await acp("permissions")).stdout) ?? [];
+  const { stdout } = await acp("permissions", "show", id);
+  expect(stdout).toMatch(/^prm_\w+: session asks \(ses_\w+\), expires in/);
+  expect(stdout).toContain('\noption "always": allow always, "Always"\noption "yes": allow once, "Yes"\n');
+  expect(await acp("permissions", "deny", id, "--option", "always")).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining("are: no (No)") as string,
+  });
+  expect(await acp("permissions", "allow", id, "--option", "always")).toMatchObject({ code: 0 });
+  expect(await finished).toMatchObject({ code: 0, stdout: "<always>\n" });
 });

@@ -134,7 +134,7 @@ test.each([
   );
   await gatewayFixture.waitForScreen(runId, "allow it, this once? [y/N/later] (expires in");
   expect((await screen(runId)).slice(0, 3)).toEqual([
-    String.raw`? execute: $'rm -rf\n\e[2J/'`,
+    String.raw`? r: execute: $'rm -rf\n\e[2J/'`,
     String.raw`title: $'rm -rf\n`,
     String.raw`    \e[2J/'`,
   ]);

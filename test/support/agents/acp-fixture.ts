@@ -7,6 +7,7 @@ import type { EnsureSessionRequest } from "../../../src/acp/ensure-session.js";
 import type { AcpLimits } from "../../../src/acp/limits.js";
 import { agentsById } from "../../../src/agents/catalogue.js";
 import type { AgentEntry } from "../../../src/config/agents.js";
+import type { ConfiguredPermissionRule } from "../../../src/config/permissions.js";
 import type { AcpPermissionRequest, AcpSession, AcpTurn } from "../../../src/model/acp.js";
 import { Approvals } from "../../../src/sessions/approvals.js";
 import { SessionHistory } from "../../../src/sessions/history.js";
@@ -50,6 +51,8 @@ interface OpenOptions {
   readonly onProblem?: (message: string) => void;
   /** In addition to the catalogue. */
   readonly agents?: readonly AgentEntry[];
+  /** Rules of the config for permission requests. */
+  readonly permissionRules?: readonly ConfiguredPermissionRule[];
   readonly onRunProblem?: SupervisorOptions["onProblem"];
   /** Wraps the store of the controller. */
   readonly through?: (store: Store) => Store;
@@ -112,6 +115,7 @@ export class AcpFixture {
     const agents = agentsById(options.agents);
     const acp = new AcpController({
       ...{ supervisor, store, sessions, agents, onProblem },
+      permissionRules: options.permissionRules ?? [],
       limits: { ...SHORT_LIMITS, ...limits },
     });
     const fixture = new AcpFixture(home, supervisor, store, acp, sessions);
@@ -195,7 +199,9 @@ export class AcpFixture {
   async allowPermission(id: string, actor = "ada"): Promise<boolean> {
     const permission = await this.store.getAcpPermissionRequest(id);
     const question = permission === null ? null : await this.acp.questionOf(permission);
-    return (await this.acp.answerPermission(id, "allow", actor, question?.digest))?.decided ?? false;
+    return (
+      (await this.acp.answerPermission(id, "allow", actor, { digest: question?.digest }))?.decided ?? false
+    );
   }
 
   waitForTurnEnd({ sessionId, turnId }: AcpTurn): Promise<AcpTurn> {

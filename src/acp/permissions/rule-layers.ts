@@ -1,0 +1,58 @@
+import type { ConfiguredPermissionRule } from "../../config/permissions.js";
+import type { PermissionRule } from "../../model/acp.js";
+
+/** Allows reads and searches, and asks about everything else. */
+export const DEFAULT_PERMISSION_RULES: readonly PermissionRule[] = [
+  { effect: "allow", kind: "read" },
+  { effect: "allow", kind: "search" },
+  { effect: "ask" },
+];
+
+/** A rule with the words that name it in a decision. */
+export interface NamedRule {
+  readonly rule: PermissionRule;
+  readonly name: string;
+  /** Its index in the session's own rules; null: it is not one of them. */
+  readonly index: number | null;
+}
+
+/** The rules of the config that apply to an agent; `agent` null: a command that is not in the catalogue. */
+export function configuredRules(
+  configured: readonly ConfiguredPermissionRule[],
+  agent: string | null,
+): readonly NamedRule[] {
+  return configured.flatMap(({ effect, agent: of, kind, title }, at) =>
+    of !== undefined && of !== agent
+      ? []
+      : [
+          {
+            rule: {
+              effect: effect === "deny" ? ("reject" as const) : effect,
+              ...(kind === undefined ? {} : { kind }),
+              ...(title === undefined ? {} : { title }),
+            },
+            name: `rule ${at + 1} of the config`,
+            index: null,
+          },
+        ],
+  );
+}
+
+/**
+ * The rules of a session in the order in which they are tried: what the operator denies everywhere, the session's own
+ * rules, what the operator allows everywhere, the default rules. A session whose rules do not end with the default
+ * rules has a complete list of its own: only denials are added to it.
+ */
+export function orderRules(
+  own: readonly PermissionRule[],
+  general: readonly NamedRule[],
+): readonly NamedRule[] {
+  const named = own.map((rule, index): NamedRule => ({ rule, name: `rule ${index + 1}`, index }));
+  const denials = general.filter(({ rule }) => rule.effect === "reject");
+  const others = general.filter(({ rule }) => rule.effect !== "reject");
+  const defaultsAt = own.length - DEFAULT_PERMISSION_RULES.length;
+  const endsWithDefaults =
+    JSON.stringify(own.slice(Math.max(0, defaultsAt))) === JSON.stringify(DEFAULT_PERMISSION_RULES);
+  if (!endsWithDefaults) return [...denials, ...named];
+  return [...denials, ...named.slice(0, defaultsAt), ...others, ...named.slice(defaultsAt)];
+}
