@@ -18,9 +18,14 @@ describe.skipIf(whyNoPostgres !== null)("on a server of its own", () => {
   });
   afterAll(() => server[Symbol.asyncDispose]());
 
-  // Emptied for each test, which takes a fraction of the time of creating tables.
+  // Emptied for each test. For a few rows, `delete` takes a fraction of the time of `truncate`.
+  const emptyTables = [
+    "set search_path = holdfast; set session_replication_role = replica",
+    ...TABLES.map((table) => `delete from ${table}`),
+    "select setval(oid::regclass, 1, false) from pg_class where relkind = 'S' and relnamespace = 'holdfast'::regnamespace",
+  ].join("; ");
   storeContract("PostgreSQL", async () => {
-    await database.query(`set search_path = holdfast; truncate ${TABLES.join(", ")} restart identity`);
+    await database.query(emptyTables);
     return { open: (options) => database.open(options), [Symbol.asyncDispose]: async () => {} };
   });
 });

@@ -6,7 +6,6 @@ import { describe, expect, test } from "vitest";
 import { BackgroundGateway } from "../../support/cli/background-gateway.js";
 import type { CliResult } from "../../support/cli/cli-fixture.js";
 import { RunGate } from "../../support/cli/recovery-fixture.js";
-import { waitFor } from "../../support/wait-for.js";
 
 const refuse = pathToFileURL(fileURLToPath(new URL("children/refuse-gateway.mjs", import.meta.url))).href;
 
@@ -50,28 +49,31 @@ const newerStore: Fault = async (place) => {
   return {};
 };
 
-describe.concurrent("gateway restart, when a check fails", { timeout: 60_000 }, () => {
-  test.each<[string, number, string, Fault]>([
-    ["the config is invalid", 2, "line 2: gateway.listen must be a loopback address", badConfig],
-    ["the store is of a newer version", 125, "was written by a newer Holdfast", newerStore],
-    ["the anchor is missing", 125, "/nowhere/anchor", async () => ({ HOLDFAST_ANCHOR: "/nowhere/anchor" })],
-    ["the program does not load", 125, "refused by the test", async () => ({ REFUSE_CHECK: "1" })],
-  ])("because %s, stops nothing", async (_, expected, why, fault) => {
-    await using place = await Configured.begin("[defaults]\ngrace-ms = 123\n");
+describe.concurrent("gateway restart, when", { timeout: 60_000 }, () => {
+  test("a check fails, stops nothing", async () => {
+    const config = "[defaults]\ngrace-ms = 123\n";
+    await using place = await Configured.begin(config);
     const { pid } = await place.status();
-    const env = await fault(place);
-    const { code, stdout, stderr } = await place.with(env, "gateway", "restart");
-    if (fault === newerStore) place.sql("delete from holdfast_migrations where id = 9999");
-    expect({ code, stdout }, stderr).toEqual({ code: expected, stdout: "" });
-    expect(stderr).toContain(why);
-    expect(stderr).toContain(`the gateway was not restarted: it continues unchanged (pid ${pid})`);
-    expect(await place.status()).toMatchObject({ pid, ready: true, runs: 1 });
-    expect(await place.record(place.runId)).toMatchObject({ state: "running" });
+    const checks: readonly (readonly [number, string, Fault])[] = [
+      [2, "line 2: gateway.listen must be a loopback address", badConfig],
+      [125, "was written by a newer Holdfast", newerStore],
+      [125, "/nowhere/anchor", async () => ({ HOLDFAST_ANCHOR: "/nowhere/anchor" })],
+      [125, "refused by the test", async () => ({ REFUSE_CHECK: "1" })],
+    ];
+    for (const [expected, why, fault] of checks) {
+      const env = await fault(place);
+      const { code, stdout, stderr } = await place.with(env, "gateway", "restart");
+      await writeFile(place.config, config);
+      if (fault === newerStore) place.sql("delete from holdfast_migrations where id = 9999");
+      expect({ code, stdout }, stderr).toEqual({ code: expected, stdout: "" });
+      expect(stderr).toContain(why);
+      expect(stderr).toContain(`the gateway was not restarted: it continues unchanged (pid ${pid})`);
+      expect(await place.status()).toMatchObject({ pid, ready: true, runs: 1 });
+      expect(await place.record(place.runId)).toMatchObject({ state: "running" });
+    }
   });
-});
 
-describe.concurrent("gateway restart, when the new gateway does not start", { timeout: 60_000 }, () => {
-  test("starts the former configuration again, and reports it", async () => {
+  test("the new gateway does not start, starts the former configuration again, and reports it", async () => {
     await using place = await Configured.begin("[defaults]\ngrace-ms = 123\n");
     const { pid } = await place.status();
     await writeFile(place.config, "[defaults]\ngrace-ms = 456\n");
@@ -83,72 +85,63 @@ describe.concurrent("gateway restart, when the new gateway does not start", { ti
     const now = await place.status();
     expect(now).toMatchObject({ ready: true, runs: 1 });
     expect(now.pid).not.toBe(pid);
-    const { run } = await (await place.client()).exec({ body: { argv: ["true"] } });
-    expect(run.policy.graceMs).toBe(123);
+    const graceMs = async (): Promise<number | null> => {
+      const { run } = await (await place.client()).exec({ body: { argv: ["true"] } });
+      return run.policy.graceMs;
+    };
+    expect(await graceMs()).toBe(123);
     expect(await place.record(place.runId)).toMatchObject({ state: "running" });
     const directory = join(place.home, "instances", now.instanceId);
     for (const name of ["config.toml", "gateway.json"])
       expect((await stat(join(directory, name))).mode & 0o777, name).toBe(0o600);
     expect((await readdir(directory)).filter((name) => name.endsWith(".new"))).toEqual([]);
-  });
 
-  test("and the former configuration fails too, reports that no gateway runs and when the runs end", async () => {
-    await using place = await Configured.begin("");
-    const service = await place.startRun({ argv: ["sleep", "7012"], kind: "service" });
-    const { code, stderr } = await place.with({ REFUSE_CONFIG: "*" }, "gateway", "restart");
-    expect(code).toBe(125);
-    expect(stderr).toContain("the gateway did not start with the new configuration: refused by the test");
-    expect(stderr).toContain("it did not start with the former configuration either: refused by the test");
-    expect(stderr).toContain("No gateway is running");
-    expect(stderr).toMatch(new RegExp(`${place.runId} in (2m|1m5\\ds)`));
-    expect(stderr).not.toContain(service);
-    expect(stderr).not.toMatch(/nothing was changed/i);
-    expect(await place.record(place.runId)).toMatchObject({ state: "running" });
-    await waitFor("no gateway runs", async () => (await place.holdfast("gateway", "status")).code === 1);
-  });
-
-  test("restores the environment and flags of the former gateway, too", async () => {
-    await using place = await Configured.begin("");
+    // The environment of the former gateway, too.
     await place.stop();
-    const env = { HOLDFAST_DEFAULTS_GRACE_MS: "321" };
-    expect((await place.with(env, "gateway", "start")).code).toBe(0);
-    const { code, stderr } = await place.with({ REFUSE_CONFIG: place.config }, "gateway", "restart");
-    expect(code, stderr).toBe(3);
-    const { run } = await (await place.client()).exec({ body: { argv: ["true"] } });
-    expect(run.policy.graceMs).toBe(321);
+    expect((await place.with({ HOLDFAST_DEFAULTS_GRACE_MS: "321" }, "gateway", "start")).code).toBe(0);
+    const again = await place.with({ REFUSE_CONFIG: place.config }, "gateway", "restart");
+    expect(again.code, again.stderr).toBe(3);
+    expect(await graceMs()).toBe(321);
+
+    // Neither starts: it reports that no gateway runs, and when the runs end.
+    const service = await place.startRun({ argv: ["sleep", "7012"], kind: "service" });
+    const neither = await place.with({ REFUSE_CONFIG: "*" }, "gateway", "restart");
+    expect(neither.code).toBe(125);
+    for (const sentence of [
+      "the gateway did not start with the new configuration: refused by the test",
+      "it did not start with the former configuration either: refused by the test",
+      "No gateway is running",
+    ])
+      expect(neither.stderr).toContain(sentence);
+    expect(neither.stderr).toMatch(new RegExp(`${place.runId} in (2m|1m5\\ds)`));
+    expect(neither.stderr).not.toContain(service);
+    expect(neither.stderr).not.toMatch(/nothing was changed/i);
+    expect(await place.record(place.runId)).toMatchObject({ state: "running" });
+    expect((await place.holdfast("gateway", "status")).code).toBe(1);
   });
 });
 
-/** Prints `up`, waits for the gate, prints `after` and exits with 7. */
-const inTwoParts = (gate: RunGate): string => `echo up; read line <'${gate.path}'; echo after; exit 7`;
-
-describe.concurrent("gateway restart", () => {
-  test("keeps a live run: its output continues and its exit code is recorded", async () => {
-    await using gatewayFixture = await BackgroundGateway.started();
-    await using gate = await RunGate.create();
-    const runId = await gatewayFixture.startScript(inTwoParts(gate));
-    await gatewayFixture.waitForOutput(runId, "up");
-    const { pid } = await gatewayFixture.status();
-    const { code, stdout } = await gatewayFixture.holdfast("gateway", "restart");
-    expect(code).toBe(0);
-    expect(stdout).toMatch(/ is down; runs: 1 left to their anchors\nstarted: .* 1 open run, state in .*\n$/);
-    expect((await gatewayFixture.status()).pid).not.toBe(pid);
-    await gate.release();
-    expect(await gatewayFixture.holdfast("logs", "-f", runId)).toMatchObject({
-      code: 0,
-      stdout: "up\nafter\n",
-    });
-    expect(await gatewayFixture.waitForEnd(runId)).toMatchObject({
-      exit: { reason: "exit", code: 7 },
-      emptiness: "proven",
-    });
+test("gateway restart starts a gateway if none runs, and keeps the live runs of one", async () => {
+  await using gatewayFixture = await BackgroundGateway.open();
+  const started = await gatewayFixture.holdfast("gateway", "restart");
+  expect(started).toMatchObject({ code: 0, stderr: "holdfast: no gateway was running\n" });
+  expect(started.stdout).toMatch(/^started: gateway [^\n]+\n$/);
+  await using gate = await RunGate.create();
+  const runId = await gatewayFixture.startScript(`echo up; read line <'${gate.path}'; echo after; exit 7`);
+  await gatewayFixture.waitForOutput(runId, "up");
+  const { pid } = await gatewayFixture.status();
+  const { code, stdout } = await gatewayFixture.holdfast("gateway", "restart");
+  expect(code).toBe(0);
+  expect(stdout).toMatch(/ is down; runs: 1 left to their anchors\nstarted: .* 1 open run, state in .*\n$/);
+  expect((await gatewayFixture.status()).pid).not.toBe(pid);
+  await gate.release();
+  expect(await gatewayFixture.holdfast("logs", "-f", runId)).toMatchObject({
+    code: 0,
+    stdout: "up\nafter\n",
   });
-
-  test("without a gateway starts one, and says both", async () => {
-    await using gatewayFixture = await BackgroundGateway.open();
-    const { code, stdout, stderr } = await gatewayFixture.holdfast("gateway", "restart");
-    expect({ code, stderr }).toEqual({ code: 0, stderr: "holdfast: no gateway was running\n" });
-    expect(stdout).toMatch(/^started: gateway [^\n]+\n$/);
-    expect(await gatewayFixture.json("gateway", "restart")).toMatchObject({ running: true, started: true });
+  expect(await gatewayFixture.waitForEnd(runId)).toMatchObject({
+    exit: { reason: "exit", code: 7 },
+    emptiness: "proven",
   });
+  expect(await gatewayFixture.json("gateway", "restart")).toMatchObject({ running: true, started: true });
 });

@@ -12,13 +12,14 @@ import { gatewaySocketPath } from "../../../src/home/state-directory.js";
 import type { NewRunEvent } from "../../../src/model/run-event.js";
 import { openSqliteStore } from "../../../src/store/sqlite/open.js";
 import { newRunEvent, EXITED, LEASE_MS, newRun } from "../../support/store/run-samples.js";
-import { scaled } from "../../support/scale.js";
+import { repetitions, scaled } from "../../support/scale.js";
 import { startGatewayProcess, temporaryHomeWithBystander } from "../../support/gateway/gateway-process.js";
 
-const FOLLOWERS = 2_000;
-const REQUESTS = 10_000;
+/** More connections and streams than one session may have. */
+const FOLLOWERS = repetitions(600, 2_000);
+const REQUESTS = repetitions(1_000, 10_000);
 const RUNS = 30;
-const RUNS_WITH_LARGE_LABELS = 24;
+const RUNS_WITH_LARGE_LABELS = repetitions(8, 24);
 /** A request could carry that much before labels had a limit. */
 const LARGEST_LABEL = 3_900_000;
 
@@ -91,7 +92,7 @@ async function flood(home: string, token: string) {
 }
 
 test(
-  "2,000 followers and 10,000 requests of one session: the operator's list and stop answer within a second",
+  `${FOLLOWERS} followers and ${REQUESTS} requests of one session: the operator's list and stop answer within a second`,
   { timeout: 240_000 },
   async () => {
     const home = await temporaryHomeWithBystander();
@@ -100,7 +101,7 @@ test(
     const { session: another } = await operator.openSession({ body: { key: "another" } });
     await fill(home, [session.id, another.id]);
     const runs = [];
-    for (let at = 0; at < 8; at++) {
+    for (let at = 0; at < 4; at++) {
       const { run } = await operator.exec({ body: { argv: ["sleep", "60"], background: true, graceMs: 0 } });
       runs.push(run.runId);
     }

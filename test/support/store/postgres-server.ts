@@ -10,6 +10,7 @@ import { StateUnusable } from "../../../src/errors.js";
 import { openPostgresStore, type PostgresStoreOptions } from "../../../src/store/postgres/open.js";
 import type { Store } from "../../../src/store/store.js";
 import { deferred } from "../../../src/async/deferred.js";
+import { readProcess, signalProcess } from "../live-processes.js";
 
 export interface PostgresServer extends AsyncDisposable {
   /** Where its socket is, as `host` of a URL. */
@@ -163,7 +164,11 @@ export async function startPostgresServer(
   const signalAll = (signal: "SIGSTOP" | "SIGCONT"): void => {
     server.kill(signal);
     const children = readFileSync(`/proc/${server.pid}/task/${server.pid}/children`, "utf8");
-    for (const pid of children.split(" ").filter(Boolean)) process.kill(Number(pid), signal);
+    for (const pid of children.split(" ").filter(Boolean)) {
+      // A process of a closed connection may have ended since.
+      const child = readProcess(Number(pid));
+      if (child !== null) signalProcess(child, signal);
+    }
   };
   await start({ standBy: standByOf !== undefined });
   let count = 0;

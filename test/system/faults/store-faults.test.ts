@@ -5,6 +5,7 @@ import { DatabaseSync } from "@photostructure/sqlite";
 import { describe, expect, test } from "vitest";
 import { mountSmallDisk, whyNoMounts } from "../../support/small-disk.js";
 import { RecoveryFixture, RunGate, TWO_PROCESSES } from "../../support/cli/recovery-fixture.js";
+import { soak } from "../../support/scale.js";
 import { waitFor } from "../../support/wait-for.js";
 
 /** Stack traces and unformatted values. */
@@ -146,7 +147,7 @@ describe.concurrent("a store", () => {
     await gateway.kill("SIGTERM");
   });
 
-  test.for(["before a gateway starts", "when it is killed", "when it is stopped"])(
+  test.for(["before a gateway starts", ...(soak ? ["when it is killed"] : []), "when it is stopped"])(
     "on a disk that is full %s: its runs continue, can be stopped, and are attached again when there is space",
     async (moment, context) => {
       if (whyNoMounts !== null) context.skip(whyNoMounts);
@@ -180,34 +181,26 @@ describe.concurrent("a store", () => {
     },
   );
 
-  test.for<[what: string, spoil: (fixture: RecoveryFixture) => Promise<void> | void, word: string]>([
-    ["cut off", (fixture) => truncate(fixture.store, 5_000), "damaged"],
-    ["replaced by garbage", (fixture) => writeFile(fixture.store, "garbage".repeat(3_000)), "damaged"],
-    [
-      "of a newer version",
-      (fixture) =>
-        fixture.sql("insert into holdfast_migrations (id, name, applied_at) values (9999, 'x', 0)"),
-      "newer Holdfast",
-    ],
-  ])(
-    "%s: a gateway does not start on it; after the repair every live run is attached and has its true end",
-    async ([, spoil, word]) => {
-      await using fixture = await RecoveryFixture.open();
-      await using gate = await RunGate.create();
-      await using other = await RunGate.create();
-      const { over, stopped, going } = await leaveThree(fixture, other, gate);
-      const gateway = await fixture.gateway();
-      await gateway.kill();
-      fixture.sql("pragma wal_checkpoint(truncate)");
-      await spoil(fixture);
-      await refusesToStart(fixture, word);
-      await live(fixture, over, stopped, going);
-      await other.release();
-      await stops(fixture, stopped);
-      await repair(fixture);
-      await isWellAgain(fixture, { gate, going, over, stopped });
-    },
-  );
+  test("cut off, replaced by garbage, or of a newer version: a gateway does not start on it; after the repair every live run is attached and has its true end", async () => {
+    await using fixture = await RecoveryFixture.open();
+    await using gate = await RunGate.create();
+    await using other = await RunGate.create();
+    const { over, stopped, going } = await leaveThree(fixture, other, gate);
+    const gateway = await fixture.gateway();
+    await gateway.kill();
+    fixture.sql("pragma wal_checkpoint(truncate)");
+    fixture.sql("insert into holdfast_migrations (id, name, applied_at) values (9999, 'x', 0)");
+    await refusesToStart(fixture, "newer Holdfast");
+    await truncate(fixture.store, 5_000);
+    await refusesToStart(fixture, "damaged");
+    await writeFile(fixture.store, "garbage".repeat(3_000));
+    await refusesToStart(fixture, "damaged");
+    await live(fixture, over, stopped, going);
+    await other.release();
+    await stops(fixture, stopped);
+    await repair(fixture);
+    await isWellAgain(fixture, { gate, going, over, stopped });
+  });
 
   test("that is cut off under a running gateway: nothing is killed, and the repair restores all runs", async () => {
     await using fixture = await RecoveryFixture.open();

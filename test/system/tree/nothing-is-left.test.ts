@@ -21,7 +21,7 @@ import {
 } from "../../support/sandbox.js";
 import { LibraryProcess } from "../../support/supervisor/library-process.js";
 import { signalRecorded } from "../../support/supervisor/shared-home.js";
-import { scaled } from "../../support/scale.js";
+import { scaled, soak } from "../../support/scale.js";
 
 const graceMs = 250;
 const ownerLossMs = 250;
@@ -158,15 +158,23 @@ const someEnds = ends.filter(({ name }) =>
 );
 
 const matrix = [
-  ...everywhere.flatMap(([user, tier]) =>
-    ends.flatMap((end) =>
+  ...everywhere.flatMap(([user, tier], place) =>
+    ends.flatMap((end, at) => {
+      const isOrdinary = at % 4 === place || at % 4 === (place + 3) % 4;
       // The terminal does not depend on the user: one tier for each is enough.
-      (["pipe", ...((user === rootUser) === (tier === tiers.cgroup) ? ["pty" as const] : [])] as const).map(
-        (io) => ({ end, io, user, tier }),
-      ),
-    ),
+      const hasTerminal =
+        (user === rootUser) === (tier === tiers.cgroup) && (soak || someEnds.indexOf(end) % 2 === place % 2);
+      return [
+        ...(soak || isOrdinary ? [{ end, io: "pipe" as const, user, tier }] : []),
+        ...(hasTerminal ? [{ end, io: "pty" as const, user, tier }] : []),
+      ];
+    }),
   ),
-  ...inPlaces.flatMap(([user, tier]) => someEnds.map((end) => ({ end, io: "pipe" as const, user, tier }))),
+  ...inPlaces.flatMap(([user, tier], place) =>
+    someEnds
+      .filter((_, at) => soak || at === place % someEnds.length)
+      .map((end) => ({ end, io: "pipe" as const, user, tier })),
+  ),
 ];
 
 describe.concurrent("nothing is left", () => {
