@@ -224,9 +224,40 @@ export class AcpNotRestartable extends SessionError {
 export class AcpRefused extends HoldfastError {
   readonly method: string;
   readonly rpcCode: number;
+  readonly #said: string;
   constructor(method: string, rpcCode: number, said: string) {
     super("ACP_REFUSED", `the agent refused ${method}: ${said} (${rpcCode})`);
     this.method = method;
     this.rpcCode = rpcCode;
+    this.#said = said;
   }
+
+  /** The agent's words. */
+  get said(): string {
+    return this.#said;
+  }
+}
+
+/** An ACP agent needs a login before it works. */
+export class AcpAuthRequired extends HoldfastError {
+  readonly method: string;
+  readonly rpcCode: number;
+  /** The ids of the login methods that the agent offers. */
+  readonly authMethods: readonly string[];
+  constructor(method: string, rpcCode: number, said: string, login: AgentLogin) {
+    super(
+      "ACP_AUTH_REQUIRED",
+      `the agent needs a login; it answered ${method} with: ${said} (${rpcCode}). ${login.advice}`,
+    );
+    this.method = method;
+    this.rpcCode = rpcCode;
+    this.authMethods = login.methods.map(({ id }) => id);
+  }
+}
+
+/** How to log in to an agent. */
+export interface AgentLogin {
+  readonly methods: readonly { readonly id: string }[];
+  /** A sentence for the user. */
+  readonly advice: string;
 }

@@ -135,10 +135,13 @@ export class AgentLifecycle {
     const end = await agent.ended();
     if (end !== null) {
       this.#reportLeftoverTmpdir(agent.agentRun.tmpdir, end.leftover);
-      const problem = toProblem(end.closed);
+      const problem = toProblem(agent.startError ?? end.closed);
       const { reason } = end.closed;
       const how = { reason, exit: end.record.exit };
-      return this.#commitEnd(agent, problem, how, reason === "closed" ? null : problem);
+      // The agent of a session that is being closed ends by itself, or is stopped.
+      const isExpected =
+        reason === "closed" || (reason === "ended" && this.#deps.writer.row.state === "closing");
+      return this.#commitEnd(agent, problem, how, isExpected && agent.startError === null ? null : problem);
     }
     this.#detached = true;
     this.#deps.onDetached();

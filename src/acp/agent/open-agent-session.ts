@@ -1,6 +1,7 @@
 import type { ClientCapabilities, Implementation, InitializeResponse } from "@agentclientprotocol/sdk";
 import { AcpClosed, AcpRefused, AcpTimeout } from "../../errors.js";
 import { ReplayFilter } from "../turn/turn-summary.js";
+import { isAuthRequired } from "../wire/auth-required.js";
 import type { AcpConnection } from "../wire/connection.js";
 import type { TurnRecorder } from "./turn-recorder.js";
 
@@ -49,6 +50,8 @@ async function succeeds(answer: Promise<unknown>): Promise<boolean> {
     await answer;
     return true;
   } catch (error) {
+    // Every other way would need the login, too.
+    if (isAuthRequired(error)) throw error;
     if (error instanceof AcpRefused || error instanceof AcpTimeout) return false;
     throw error;
   }

@@ -22,6 +22,7 @@ import type { AcpLimits } from "../limits.js";
 import { PermissionRequests } from "../permissions/permission-requests.js";
 import type { NamedRule } from "../permissions/rule-layers.js";
 import { ReplayFilter } from "../turn/turn-summary.js";
+import { toAuthRequired } from "../wire/auth-required.js";
 import { AcpConnection } from "../wire/connection.js";
 import { AgentRun, type AgentEnd, agentTmpdirPath, startAgent } from "./agent-run.js";
 import { initialize, openAgentSession } from "./open-agent-session.js";
@@ -50,6 +51,8 @@ export class RunningAgent {
   readonly clientRequests: ClientRequests;
   readonly terminals: Terminals;
   readonly recorder: TurnRecorder;
+  /** Why the agent did not get ready; null: it did, or its session was closed before. */
+  startError: unknown = null;
   #agentRun: AgentRun | null = null;
   #connection: AcpConnection | null = null;
 
@@ -165,9 +168,11 @@ export class RunningAgent {
       return await openAgentSession({
         ...{ connection, recorder, capabilities, cwd, deadlineMs, previousSessionId },
       });
-    } catch (error) {
+    } catch (caught) {
+      const error = toAuthRequired(caught, writer.row);
       // The agent has exited: its output may contain the reason, so it is read to the end.
       if (error instanceof StdinClosed) await clock.sleep(limits.ownExitMs, connection.closed);
+      if (!connection.isClosed) this.startError = error;
       connection.close("closed", errorMessage(error));
       throw error;
     }

@@ -179,8 +179,8 @@ export class TurnRecorder implements ConnectionHandlers {
         if (request.method !== "session/prompt") return { session };
         ended = this.turn?.requestId === request.id ? this.turn : null;
         if (ended !== null) {
-          const turnEnd = turnEndOf(ended, outcome, { isAlive: this.#deps.isAlive(), isDenied });
-          return mergeChanges(this.#endChange(ended, turnEnd), { session });
+          const how = { isAlive: this.#deps.isAlive(), isDenied, agent: writer.row };
+          return mergeChanges(this.#endChange(ended, turnEndOf(ended, outcome, how)), { session });
         }
         const late = { method: request.method, outcome };
         return { session, updates: [{ turnId: null, at: clock.wall(), type: "late-answer", data: late }] };

@@ -5,7 +5,8 @@ import type { NewRunEvent } from "../../model/run-event.js";
 import type { AcpChange, AcpSessionPatch } from "../../store/acp/contract.js";
 import { redactedExcerpt } from "../../text/redact.js";
 import type { OutgoingFrame } from "../wire/frames.js";
-import { isObject, type RpcId, type RpcOutcome } from "../wire/message.js";
+import { type AgentIdentity, toAuthRequired } from "../wire/auth-required.js";
+import { errorText, isObject, type RpcId, type RpcOutcome } from "../wire/message.js";
 import type { PendingRequest } from "../wire/pending-requests.js";
 import type { TurnSummary } from "./turn-summary.js";
 
@@ -60,6 +61,7 @@ export interface TurnCircumstances {
   readonly isAlive: boolean;
   /** A permission request of the turn was not allowed; some agents then end the turn as cancelled. */
   readonly isDenied: boolean;
+  readonly agent: AgentIdentity;
 }
 
 /** The protocol's stop reason of a turn that was cancelled. */
@@ -80,7 +82,7 @@ function stopReasonOf(answer: RpcOutcome): string | null {
 export function turnEndOf(
   { cancel }: Pick<RunningTurn, "cancel">,
   answer: RpcOutcome,
-  { isAlive, isDenied }: TurnCircumstances,
+  { isAlive, isDenied, agent }: TurnCircumstances,
 ): TurnEnd {
   const stopReason = stopReasonOf(answer);
   const known = stopReason === null ? {} : { stopReason };
@@ -96,11 +98,8 @@ export function turnEndOf(
     return { outcome: "interrupted", ...known, problem: { code: "ACP_CLOSED", message } };
   }
   if (!("error" in answer)) return { outcome: "completed", ...known };
-  const { code, message } = new AcpRefused(
-    "session/prompt",
-    answer.error.code,
-    redactedExcerpt(answer.error.message),
-  );
+  const refused = new AcpRefused("session/prompt", answer.error.code, errorText(answer.error));
+  const { code, message } = toAuthRequired(refused, agent);
   return { outcome: "failed", problem: { code, message } };
 }
 

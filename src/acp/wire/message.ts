@@ -118,6 +118,15 @@ function toRpcError({ code, message, data }: Record<string, unknown>): RpcError 
   };
 }
 
+/** An agent's error for people: its message, and the details of its data if these say more. */
+export function errorText({ message, data }: RpcError): string {
+  const details = isObject(data) ? (data["details"] ?? data["message"]) : data;
+  const said = redactedExcerpt(message);
+  return typeof details === "string" && !message.includes(details)
+    ? `${said}: ${redactedExcerpt(details)}`
+    : said;
+}
+
 /** One `session/update` as received. Unknown kinds are stored like the others, because the protocol grows. */
 export interface SessionUpdate {
   /** The offset after its frame, stored together with its effects. */

@@ -1,8 +1,7 @@
 import type { Clock, Timer } from "../../async/clock.js";
 import { deferred, type Deferred } from "../../async/deferred.js";
 import { type AcpClosed, AcpRefused, AcpTimeout } from "../../errors.js";
-import { redactedExcerpt } from "../../text/redact.js";
-import { isObject, type RpcId, type RpcOutcome } from "./message.js";
+import { errorText, isObject, type RpcId, type RpcOutcome } from "./message.js";
 
 /**
  * A request that was sent and not answered. It can be stored and passed to the connection of the next gateway process:
@@ -84,8 +83,7 @@ export class PendingRequests {
     if (waiting === null) return;
     this.#remember(id, "answered-twice");
     if ("error" in outcome) {
-      const { code, message } = outcome.error;
-      return waiting.answer.reject(new AcpRefused(method, code, redactedExcerpt(message)));
+      return waiting.answer.reject(new AcpRefused(method, outcome.error.code, errorText(outcome.error)));
     }
     waiting.answer.resolve(outcome.result);
   }

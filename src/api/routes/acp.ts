@@ -53,6 +53,7 @@ const TURN_ERRORS: readonly ErrorCode[] = [
   "ACP_NOT_RESTARTABLE",
   "ACP_QUEUE_FULL",
   "ACP_REFUSED",
+  "ACP_AUTH_REQUIRED",
   "ACP_CLOSED",
   "ACP_TIMEOUT",
 ];

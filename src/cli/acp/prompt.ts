@@ -122,7 +122,8 @@ function isOfTurn({ type, turnId }: WatchedUpdate, wanted: string): boolean {
 /** If the agent is gone, or never got the prompt, no process can be left. */
 function isAudited({ outcome, problem }: TurnChange): boolean {
   if (outcome === "completed" || outcome === "cancel-unconfirmed") return true;
-  return outcome === "cancelled" ? problem === null : problem?.code === "ACP_REFUSED";
+  if (outcome === "cancelled") return problem === null;
+  return problem?.code === "ACP_REFUSED" || problem?.code === "ACP_AUTH_REQUIRED";
 }
 
 /** Requests it from the current gateway. */

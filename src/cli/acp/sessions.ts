@@ -54,7 +54,7 @@ function sessionText(
   const { key, sessionId, state, problem, agent, command, cwd, mode, runId, rules, reap } = session;
   return `${fieldLines([
     ["session", `${key} (${sessionId})`],
-    ["state", problem === null || state === "closed" ? state : `${state}: ${problem.message}`],
+    ["state", problem === null ? state : `${state}: ${problem.message}`],
     ["agent", agent === null ? command : `${agent}: ${command}`],
     ["directory", cwd],
     ["mode", mode],

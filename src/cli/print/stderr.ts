@@ -42,6 +42,7 @@ const EXIT_CODE_BY_ERROR: Readonly<Record<string, number>> = {
   ACP_CLOSED: exitCodes.interrupted,
   ACP_TIMEOUT: exitCodes.timeout,
   ACP_REFUSED: exitCodes.refused,
+  ACP_AUTH_REQUIRED: exitCodes.refused,
   ACP_NOT_HELD: exitCodes.refused,
   ACP_SESSION_CLOSED: exitCodes.refused,
   ACP_QUEUE_FULL: exitCodes.refused,

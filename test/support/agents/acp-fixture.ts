@@ -35,6 +35,9 @@ export const shellAgent = (...options: string[]): string[] => agentProgram("shel
 export const scriptedAgent = agentProgram("scripted-agent");
 /** Its prompts are lists of file and terminal requests. */
 export const clientAgent: readonly string[] = agentProgram("client-agent");
+/** Has the optional features of the protocol that its options name. */
+export const featureAgent = (...options: readonly string[]): string[] =>
+  agentProgram("feature-agent", ...options);
 /** An agent with one fault. */
 export const misbehavingAgent = (fault: string): string[] => agentProgram("misbehaving-agent", fault);
 
