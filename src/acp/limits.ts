@@ -4,7 +4,7 @@ import { defaults } from "../defaults.js";
 export const defaultAcpLimits = {
   initializeMs: defaults.acpInitializeMs,
   newSessionMs: defaults.acpNewSessionMs,
-  noFramesMs: defaults.acpNoFramesMs,
+  stallMs: defaults.acpStallMs,
   cancelMs: defaults.acpCancelMs,
   closeMs: defaults.acpCloseMs,
   /** Time for an agent to exit by itself after its input or output ended. */

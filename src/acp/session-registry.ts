@@ -167,6 +167,7 @@ export class SessionRegistry {
       limits: this.#limits,
       writer,
       messages: store,
+      noOutputTimeoutMs: this.deps.agents.get(session.agent ?? "")?.acp?.noOutputTimeoutMs ?? null,
       sessions,
       startMessageTurn: this.deps.startMessageTurn ?? ((_message, _turnId, begin) => begin()),
       owner: { sessionKey: row.key, agentId: row.agentId },

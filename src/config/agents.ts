@@ -146,6 +146,8 @@ const acpForm = z.strictObject({
   argv,
   /** Access through the gateway: none by default. The opener of a session can override it. */
   client: clientAccessSchema.optional(),
+  /** A turn without output for this time fails, and its agent is ended. Default: no limit. */
+  noOutputTimeoutMs: z.int().min(1_000).optional(),
 });
 
 const fields = {

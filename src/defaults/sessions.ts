@@ -1,3 +1,5 @@
+import { taskDefaults } from "./tasks.js";
+
 /** Defaults of sessions, messages, approvals and agents. */
 export const sessionDefaults = {
   /** Closed sessions are kept as long as their runs, and answered approvals for a month. */
@@ -58,12 +60,14 @@ export const sessionDefaults = {
   acpInitializeMs: 60_000,
   /** A session starts its tool servers first. */
   acpNewSessionMs: 120_000,
-  /** Silence during a turn without open permission requests: a thinking model sends something within minutes. */
-  acpNoFramesMs: 600_000,
+  /** Silence during a turn, without open permission requests, that is reported as a stall: as long as that of a task. It ends nothing: a model may think, and a tool may build, for longer. */
+  acpStallMs: taskDefaults.taskStallMs,
   /** Time to exit after the end of input: most agents take 170 ms, some two seconds. */
   acpOwnExitMs: 3_000,
-  /** Parts of a turn kept in memory: its newest text (a book has a million characters), tool calls and plan. */
+  /** Characters of a turn's text in an answer of the API that is not about this turn alone: a book has a million. */
   acpTextChars: 1_000_000,
+  /** Parts of a turn kept in memory and in its record: its newest text (a dozen books), tool calls and plan. */
+  acpKeptTextChars: 16_000_000,
   acpToolCalls: 1_000,
   acpPlanEntries: 100,
   /** Updates of one turn kept in the store: a long day's work with tools takes a few megabytes. */

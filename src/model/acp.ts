@@ -108,6 +108,12 @@ export const acpTurnSchema = z.object({
   askedBy: z.string(),
   /** Counted from when the prompt is sent. Null: no limit. */
   timeoutMs: z.int().nullable(),
+  /** The agent is ended after this time without output. Null: no limit. */
+  noOutputTimeoutMs: z.int().nullable(),
+  /** Since when the agent is silent, if that is longer than usual. Null: it is active, or the turn does not run. */
+  stalledAt: z.number().nullable(),
+  /** Characters at the beginning of the text that are not in `text`. */
+  omittedChars: z.int(),
   createdAt: z.number(),
   startedAt: z.number().nullable(),
   endedAt: z.number().nullable(),
@@ -190,7 +196,10 @@ export type AcpTurnCancellation = RecordOf<typeof acpTurnCancellationSchema>;
 export type TurnAudit = RecordOf<typeof turnAuditSchema>;
 export type LeftoverProcess = RecordOf<typeof leftoverProcessSchema>;
 
-export type NewAcpTurn = Pick<AcpTurn, "turnId" | "prompt" | "askedBy" | "timeoutMs" | "createdAt"> & {
+export type NewAcpTurn = Pick<
+  AcpTurn,
+  "turnId" | "prompt" | "askedBy" | "timeoutMs" | "noOutputTimeoutMs" | "createdAt"
+> & {
   /** The place of the message that the turn answers; absent: the next place. */
   readonly place?: number;
 };

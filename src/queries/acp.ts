@@ -11,6 +11,7 @@ import type { Requester } from "../sessions/requester.js";
 import type { Sessions } from "../sessions/sessions.js";
 import type { AcpSessionFilter, AcpStore } from "../store/acp/contract.js";
 import { sanitizeText } from "../text/sanitize.js";
+import { lastChars } from "../text/truncate.js";
 
 export function acpSessionResponse(
   session: AcpSession,
@@ -21,8 +22,18 @@ export function acpSessionResponse(
   return { ...shown, rules: [...rules], key: row?.key ?? "", agentId: row?.agentId ?? null };
 }
 
-/** Text of an agent's: nothing in it may move a terminal's cursor. The raw frames are in the updates. */
+/** A turn with the newest part of its text. */
 export function acpTurnResponse(turn: AcpTurn): ResponseOf<"acpPrompt">["turn"] {
+  const text = lastChars(turn.text, defaults.acpTextChars);
+  return wholeTurnResponse({
+    ...turn,
+    text,
+    omittedChars: turn.omittedChars + turn.text.length - text.length,
+  });
+}
+
+/** Text of an agent's: nothing in it may move a terminal's cursor. The raw frames are in the updates. */
+function wholeTurnResponse(turn: AcpTurn): ResponseOf<"acpPrompt">["turn"] {
   const { before: _before, requestId: _request, audit, ...rest } = turn;
   return {
     ...rest,
@@ -131,12 +142,9 @@ export function createAcpQueries(deps: AcpQueryDeps): Pick<RouteHandlers, AcpQue
 
     acpHistory: async ({ params, query: { turn, limit } }, { requester }) => {
       const { sessionId } = await requireAcpSession(deps, requester, params.id);
-      if (turn === undefined)
-        return {
-          turns: (await store.listAcpTurns({ sessionId, newestFirst: true, limit })).map(acpTurnResponse),
-        };
+      if (turn === undefined) return { turns: await listTurns(store, sessionId, limit) };
       const one = await store.getAcpTurn(turn);
-      return { turns: one?.sessionId === sessionId ? [acpTurnResponse(one)] : [] };
+      return { turns: one?.sessionId === sessionId ? [wholeTurnResponse(one)] : [] };
     },
 
     acpWatch: async ({ params, query: { after, limit } }, { requester }) => {
@@ -156,6 +164,27 @@ export function createAcpQueries(deps: AcpQueryDeps): Pick<RouteHandlers, AcpQue
       return { permissions: await Promise.all(found.map(withQuestion)) };
     },
   };
+}
+
+/** Turns read at once: their texts may be long. */
+const TURN_PAGE = 10;
+
+/** The newest turns. */
+async function listTurns(
+  store: Pick<AcpStore, "listAcpTurns">,
+  sessionId: string,
+  limit: number,
+): Promise<ReturnType<typeof acpTurnResponse>[]> {
+  const turns: ReturnType<typeof acpTurnResponse>[] = [];
+  for (let before: number | undefined; turns.length < limit;) {
+    const size = Math.min(TURN_PAGE, limit - turns.length);
+    const filter = { sessionId, newestFirst: true, limit: size };
+    const page = await store.listAcpTurns(before === undefined ? filter : { ...filter, before });
+    turns.push(...page.map(acpTurnResponse));
+    before = page.at(-1)?.place;
+    if (page.length < size) break;
+  }
+  return turns;
 }
 
 /** Finds a session by id or key. Rejects with NotFound also if the requester may not see it. */

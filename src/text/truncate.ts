@@ -63,12 +63,14 @@ function detachedCopy(text: string): string {
 export class TextTail {
   readonly #maxChars: number;
   #text = "";
+  #length = 0;
 
   constructor(maxChars: number) {
     this.#maxChars = maxChars;
   }
 
   append(text: string): void {
+    this.#length += text.length;
     this.#text += text.length > this.#maxChars ? detachedCopy(text.slice(-this.#maxChars)) : text;
     if (this.#text.length > 2 * this.#maxChars) this.#text = this.text;
   }
@@ -76,6 +78,11 @@ export class TextTail {
   get text(): string {
     // Also a text of exactly `maxChars` may begin with half a surrogate pair, because `append` cuts anywhere.
     return lastChars(this.#text, this.#maxChars).replace(/^[\uDC00-\uDFFF]/, "");
+  }
+
+  /** Characters before `text`. */
+  get omitted(): number {
+    return this.#length - this.text.length;
   }
 }
 

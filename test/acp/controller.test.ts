@@ -37,7 +37,6 @@ test.each([
   ["asks-forever", {}, SOON * 2, "failed", "ACP_TIMEOUT"],
   ["asks-forever", { permissionRequestsPerTurn: 100 }, undefined, "failed", "more than 100 times"],
   ["flood", {}, SOON * 2, "failed", "ACP_TIMEOUT"],
-  ["ignores-cancel", { noFramesMs: SOON }, undefined, "failed", "no-frames"],
   ["giant-frame", {}, undefined, "failed", "frame-too-large"],
   ["unterminated", {}, undefined, "failed", "frame-too-large"],
   ["closes-stdout", {}, undefined, "failed", "(ended)"],

@@ -39,9 +39,13 @@ test.each(["{}", "null", '{"stopReason":5}'])(
 const LONG = "x".repeat(5_000_000);
 
 /** Starts a turn of an agent that requests permission and never reads its input. */
-async function promptNonReader(fixture: AcpFixture, effect: "ask" | "reject"): Promise<AcpTurn> {
+async function promptNonReader(
+  fixture: AcpFixture,
+  effect: "ask" | "reject",
+  limits: { readonly noOutputTimeoutMs?: number } = {},
+): Promise<AcpTurn> {
   const session = await fixture.spawn(misbehavingAgent("asks-and-does-not-read"), { rules: [{ effect }] });
-  const turn = await fixture.prompt(session, LONG);
+  const turn = await fixture.acp.prompt(session, { text: LONG, askedBy: "test", ...limits });
   await fixture.waitFor(
     session,
     async () => (await fixture.store.getAcpTurn(turn.turnId))?.state === "running",
@@ -63,10 +67,35 @@ test("an agent that does not read blocks neither a cancel nor a close", async ()
 });
 
 test("an agent that does not read an answer counts as silent", async () => {
-  const fixture = await AcpFixture.open({ noFramesMs: 500 });
-  const turn = await promptNonReader(fixture, "reject");
-  const problem = { message: expect.stringContaining("no-frames") as string };
+  const fixture = await AcpFixture.open();
+  const turn = await promptNonReader(fixture, "reject", { noOutputTimeoutMs: 500 });
+  const problem = { code: "ACP_TIMEOUT", message: expect.stringContaining("sent nothing for 500 ms") };
   expect(await fixture.waitForTurnEnd(turn)).toMatchObject({ outcome: "failed", problem });
+});
+
+test("a silent turn is stalled on record, also after a restart, and continues", async () => {
+  const fixture = await AcpFixture.open({ stallMs: 200 });
+  const session = await fixture.spawn(scriptedAgent);
+  const [go, end] = [join(fixture.home, "go"), join(fixture.home, "end")];
+  const steps = [{ say: "a" }, { wait: go }, { say: "b" }, { wait: end }, { say: "c" }];
+  const turn = await fixture.prompt(session, JSON.stringify(steps));
+  const { turnId } = turn;
+  const stalledAt = async (of: AcpFixture) => (await of.store.getAcpTurn(turnId))?.stalledAt ?? null;
+  await fixture.waitFor(session, async () => (await stalledAt(fixture)) !== null);
+  expect(await stalledAt(fixture)).toBeLessThanOrEqual(Date.now() - 200);
+  expect(await fixture.store.getAcpTurn(turnId)).toMatchObject({ state: "running", text: "" });
+  const pid = await fixture.pid(session);
+  const second = await fixture.restart({ stallMs: 600_000 });
+  expect(await stalledAt(second)).not.toBeNull();
+  await writeFile(go, "");
+  await second.waitFor(session, async () => (await stalledAt(second)) === null);
+  await writeFile(end, "");
+  expect(await second.waitForTurnEnd(turn)).toMatchObject({
+    outcome: "completed",
+    text: "abc",
+    stalledAt: null,
+  });
+  expect(await second.pid(session)).toBe(pid);
 });
 
 test("permission requests are bounded when stored, rules see the whole title, and an invalid one is refused", async () => {

@@ -93,9 +93,11 @@ export function acpContract(name: string, createDatabase: () => Promise<TestData
       ).rejects.toThrow(/never changes/);
       const audit = { at: AT, left: [], reaped: false, survivors: [], unknown: null };
       await store.commitAcpChange(id, "in_1", {
-        turns: [{ turnId: "turn_b", from: "ended", set: { audit } }],
+        turns: [{ turnId: "turn_b", from: "ended", set: { audit, stalledAt: AT, omittedChars: 7 } }],
       });
-      expect(await store.getAcpTurn("turn_b")).toMatchObject({ audit });
+      expect(await store.getAcpTurn("turn_b")).toMatchObject({
+        ...{ audit, stalledAt: AT, omittedChars: 7, noOutputTimeoutMs: 60_000 },
+      });
     });
 
     test("updates are numbered without gaps, and written with their change or not at all", async () => {

@@ -16,6 +16,8 @@ const turn = (change: Partial<AcpTurn>): AcpTurn => ({
   requestId: 1,
   before: null,
   cancel: null,
+  stalledAt: null,
+  omittedChars: 0,
   outcome: "completed",
   stopReason: "end_turn",
   problem: null,

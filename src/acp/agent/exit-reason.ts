@@ -1,5 +1,5 @@
 import { defaults } from "../../defaults.js";
-import { type AcpClosed, type AcpCloseReason, HoldfastError } from "../../errors.js";
+import { AcpClosed, type AcpCloseReason, HoldfastError } from "../../errors.js";
 import { errorMessage } from "../../home/errno.js";
 import type { AcpTurnOutcome, StoredError } from "../../model/acp.js";
 import type { RunExit } from "../../model/run.js";
@@ -71,6 +71,7 @@ function lastStderrLine(stderr: string): string {
 /** An error as it is stored. */
 export function toProblem(error: unknown): StoredError {
   const message = errorMessage(error);
+  if (error instanceof AcpClosed && error.reason === "no-frames") return { code: "ACP_TIMEOUT", message };
   return { code: error instanceof HoldfastError ? error.code : "INTERNAL", message };
 }
 

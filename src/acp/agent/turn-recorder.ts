@@ -13,6 +13,7 @@ import {
   type RunningTurn,
   saysCancelled,
   sessionPatchFrom,
+  stallChange,
   type TurnEnd,
   turnEndChange,
   turnEndOf,
@@ -115,6 +116,25 @@ export class TurnRecorder implements ConnectionHandlers {
       updates,
       turns: this.turn === null || this.turn.requestId === null ? [] : [countersPatch(this.turn)],
     }));
+  }
+
+  async onStall(silentMs: number): Promise<void> {
+    // A failed write is reported by the writer, and the stall only informs.
+    await this.#setStalled(this.#deps.clock.wall() - silentMs).catch(() => undefined);
+  }
+
+  async onActivity(): Promise<void> {
+    if (this.turn !== null && this.turn.stalledAt !== null) await this.#setStalled(null);
+  }
+
+  async #setStalled(stalledAt: number | null): Promise<void> {
+    const { writer, clock } = this.#deps;
+    const { turn } = this;
+    if (turn === null || turn.requestId === null) return;
+    await writer.commit(
+      () => (turn.ended ? null : stallChange(turn, stalledAt, clock.wall())),
+      () => (turn.stalledAt = stalledAt),
+    );
   }
 
   /** Stores the offset: the next gateway process reads from there, and the spool may drop what is before it. */

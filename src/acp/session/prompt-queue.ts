@@ -14,6 +14,8 @@ export interface PromptRequest {
   readonly turnId?: string;
   /** The agent is stopped if it has not answered by then. */
   readonly timeoutMs?: number;
+  /** The agent is stopped after this time without output. Default: the limit of the agent. */
+  readonly noOutputTimeoutMs?: number;
   /** The message that the prompt is made of. It is sent with no other turn. */
   readonly message?: Pick<SessionMessage, "id" | "seq">;
 }
@@ -22,6 +24,8 @@ export interface PromptQueueDeps {
   readonly store: AcpStore;
   readonly clock: Clock;
   readonly writer: SessionWriter;
+  /** The limit without output that the config sets for the agent; null: none. */
+  readonly noOutputTimeoutMs: number | null;
 }
 
 /** The stored queue of prompts of a session. */
@@ -33,7 +37,8 @@ export class PromptQueue {
   }
 
   /** Resolves with the turn's id when the turn is stored. */
-  async add({ text, askedBy, turnId = newTurnId(), timeoutMs, message }: PromptRequest): Promise<string> {
+  async add(request: PromptRequest): Promise<string> {
+    const { text, askedBy, turnId = newTurnId(), timeoutMs, message } = request;
     const { writer, clock } = this.#deps;
     const { sessionId } = writer.row;
     if (message === undefined && (await this.#queued(defaults.acpQueued)).length >= defaults.acpQueued)
@@ -44,6 +49,7 @@ export class PromptQueue {
       prompt: text,
       askedBy,
       timeoutMs: timeoutMs ?? null,
+      noOutputTimeoutMs: request.noOutputTimeoutMs ?? this.#deps.noOutputTimeoutMs,
       createdAt: at,
       ...(message === undefined ? {} : { place: message.seq }),
     };

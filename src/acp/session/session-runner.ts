@@ -9,10 +9,10 @@ import type { TurnActivity } from "../turn/turn-summary.js";
 import type { SessionWriter } from "../session-writer.js";
 import { closeSession, type CloseSessionOptions } from "./close-session.js";
 import { MessageInbox, type MessageInboxDeps } from "./message-inbox.js";
-import { PromptQueue, type PromptRequest } from "./prompt-queue.js";
+import { PromptQueue, type PromptQueueDeps, type PromptRequest } from "./prompt-queue.js";
 import { type CancelTurnOptions, TurnRunner, type TurnRunnerDeps } from "./turn-runner.js";
 
-export interface SessionRunnerDeps extends TurnRunnerDeps, MessageInboxDeps {
+export interface SessionRunnerDeps extends TurnRunnerDeps, MessageInboxDeps, PromptQueueDeps {
   /** Called once, when the session is closed: revokes its tokens and closes its record. */
   readonly onClosed: (actor: string) => Promise<void>;
 }

@@ -114,7 +114,8 @@ export class TurnRunner {
 
   /** Resolves when the turn's end is stored and its processes are audited. */
   async awaitEnd(agent: RunningAgent, turn: RunningTurn, answer: Promise<unknown>): Promise<void> {
-    using _watch = agent.agentRun.connection.watchTurn(this.#deps.limits.noFramesMs);
+    const { connection } = agent.agentRun;
+    using _watch = connection.watchTurn(this.#deps.limits.stallMs, turn.noOutputTimeoutMs);
     try {
       await Promise.race([answer, turn.endRecorded.promise]);
     } catch (error) {

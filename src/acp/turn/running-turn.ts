@@ -17,6 +17,8 @@ export interface RunningTurn {
   /** Processes in the agent's tree before the turn; null: they could not be listed. */
   readonly before: readonly string[] | null;
   readonly contextLost: boolean;
+  /** The agent is ended after this time without output; null: never. */
+  readonly noOutputTimeoutMs: number | null;
   /** Messages from the inbox that are sent with the prompt. */
   readonly messageIds: readonly string[];
   readonly summary: TurnSummary;
@@ -27,23 +29,27 @@ export interface RunningTurn {
   /** Null: the prompt has not been sent. */
   requestId: number | null;
   cancel: AcpTurnCancellation | null;
+  /** Since when the agent is silent, if that was reported. */
+  stalledAt: number | null;
   ended: boolean;
   keptBytes: number;
   droppedUpdates: number;
 }
 
 export function newRunningTurn(
-  { turnId, askedBy }: AcpTurn,
+  { turnId, askedBy, noOutputTimeoutMs, stalledAt }: AcpTurn,
   start: Pick<RunningTurn, "before" | "contextLost" | "messageIds" | "summary">,
 ): RunningTurn {
   return {
     turnId,
     askedBy,
+    noOutputTimeoutMs,
     ...start,
     endRecorded: deferred<void>(),
     audited: deferred<void>(),
     requestId: null,
     cancel: null,
+    stalledAt,
     ended: false,
     keptBytes: 0,
     droppedUpdates: 0,
@@ -114,10 +120,12 @@ export function turnEndChange(
   const set = {
     state: "ended",
     endedAt: at,
+    stalledAt: null,
     outcome,
     stopReason,
     problem,
     text: summary.text.text,
+    omittedChars: summary.text.omitted,
     toolCalls: summary.tools,
     keptBytes: turn.keptBytes,
     droppedUpdates: turn.droppedUpdates,
@@ -141,6 +149,14 @@ export function turnEvents(
 ): NewRunEvent[] {
   if (runId === null) return [];
   return [{ runId, at, rootPid: null, descendants: 0, type: "turn", data: { turnId, outcome, actor } }];
+}
+
+/** The change that a turn is silent since this time, or is active again (null). */
+export function stallChange({ turnId }: RunningTurn, stalledAt: number | null, at: number): AcpChange {
+  return {
+    turns: [{ turnId, from: "running", set: { stalledAt } }],
+    updates: [{ turnId, at, type: "turn", data: { turnId, state: "running", stalledAt } }],
+  };
 }
 
 export function countersPatch({ turnId, keptBytes, droppedUpdates }: RunningTurn) {

@@ -27,7 +27,7 @@ const NEWEST_TEXT_CHARS = 8 * defaults.taskProgressChars;
 
 /** The text, tool calls and plan of one turn so far, bounded whatever the agent sends. Not sanitized. */
 export class TurnSummary {
-  readonly text = new TextTail(defaults.acpTextChars);
+  readonly text = new TextTail(defaults.acpKeptTextChars);
   readonly #tools = new Map<string, ToolCallSummary>();
   /** The text since the last tool call. */
   #newestText = new TextTail(NEWEST_TEXT_CHARS);

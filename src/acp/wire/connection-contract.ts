@@ -28,6 +28,10 @@ export interface ConnectionHandlers {
   onAnswer?(request: PendingRequest, outcome: RpcOutcome, end: number): Promise<void>;
   /** Everything before this offset is handled, so the next process may read from here. */
   onConsumed?(end: number): Promise<void>;
+  /** The agent has sent nothing for this time during a turn. Must not reject. */
+  onStall?(silentMs: number): Promise<void>;
+  /** The agent sent messages, which are handled. */
+  onActivity?(): Promise<void>;
   /** A line that is not a frame. */
   onMalformed?(why: string, excerpt: string): void;
 }

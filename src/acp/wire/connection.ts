@@ -40,7 +40,8 @@ export class AcpConnection implements AsyncDisposable {
   readonly #deps: AcpConnectionDeps;
   readonly #pending: PendingRequests;
   readonly #openRequests = new Map<RpcId, string>();
-  readonly #inactivity: InactivityTimer;
+  /** Reports a stall, and closes the connection if a turn has a limit without output. */
+  readonly #inactivity: readonly [stall: InactivityTimer, limit: InactivityTimer];
   readonly #stop = new AbortController();
   readonly #closed = deferred<AcpClosed>();
   readonly #reading: Promise<void>;
@@ -53,12 +54,14 @@ export class AcpConnection implements AsyncDisposable {
   constructor(deps: AcpConnectionDeps) {
     this.#deps = deps;
     const { clock = hostClock, restored, firstId = monotonicId() } = deps;
-    this.#inactivity = new InactivityTimer(
-      clock,
-      // While the agent does not read its stdin, the silence is its own.
-      () => this.#handling && !this.#writer.isWriting,
-      (ms) => this.close("no-frames", `it sent nothing for ${ms} ms during a turn`),
-    );
+    // While the agent does not read its stdin, the silence is its own.
+    const isPaused = (): boolean => this.#handling && !this.#writer.isWriting;
+    this.#inactivity = [
+      new InactivityTimer(clock, isPaused, (ms) => void deps.handlers.onStall?.(ms)),
+      new InactivityTimer(clock, isPaused, (ms) =>
+        this.close("no-frames", `it sent nothing for ${ms} ms, the limit without output of this turn`),
+      ),
+    ];
     this.#pending = new PendingRequests(clock, restored?.pending ?? [], firstId, (error) =>
       this.close("request-timeout", error.message),
     );
@@ -115,15 +118,22 @@ export class AcpConnection implements AsyncDisposable {
   async answer(id: RpcId, outcome: RpcOutcome): Promise<boolean> {
     if (this.#error !== null) throw this.#error;
     if (!this.#openRequests.delete(id)) return false;
-    this.#inactivity.resume();
+    for (const timer of this.#inactivity) timer.resume();
     await this.#send({ id, ...outcome });
     return true;
   }
 
-  /** Closes the connection when the agent is silent, unless the agent waits for an answer or its frames are being handled. */
-  watchTurn(limitMs: number = defaults.acpNoFramesMs): Disposable {
-    if (this.#error === null) this.#inactivity.start(limitMs);
-    return { [Symbol.dispose]: () => this.#inactivity.stop() };
+  /**
+   * Reports silence of `stallMs`, and closes the connection after silence of `limitMs` (null: never). Time does not count
+   * while the agent waits for an answer, or while its frames are being handled.
+   */
+  watchTurn(stallMs: number, limitMs: number | null): Disposable {
+    const [stall, limit] = this.#inactivity;
+    if (this.#error === null) {
+      stall.start(stallMs);
+      limit.start(limitMs);
+    }
+    return { [Symbol.dispose]: () => this.#stopTimers() };
   }
 
   /** Later calls have no effect: the first reason stays. */
@@ -139,10 +149,14 @@ export class AcpConnection implements AsyncDisposable {
   #closeWith(error: AcpClosed): void {
     if (this.#error !== null) return;
     this.#error = error;
-    this.#inactivity.stop();
+    this.#stopTimers();
     this.#stop.abort();
     this.#pending.failAll(error);
     this.#closed.resolve(error);
+  }
+
+  #stopTimers(): void {
+    for (const timer of this.#inactivity) timer.stop();
   }
 
   #send(message: object, request: PendingRequest | null = null): Promise<void> {
@@ -176,6 +190,7 @@ export class AcpConnection implements AsyncDisposable {
   /** Until the batch is handled, nothing more is read from the source, so the agent is held back. */
   async #handleBatch(batch: readonly AcpFrame[]): Promise<void> {
     this.#handling = true;
+    const hasMessages = batch.some(({ type }) => type === "message");
     try {
       let updates: SessionUpdate[] = [];
       const flush = async (): Promise<void> => {
@@ -204,11 +219,12 @@ export class AcpConnection implements AsyncDisposable {
       await flush();
       const last = batch.at(-1);
       if (last === undefined || this.#error !== null) return;
+      if (hasMessages) await this.#deps.handlers.onActivity?.();
       await this.#deps.handlers.onConsumed?.(last.end);
       this.#deps.ack(last.end);
     } finally {
       this.#handling = false;
-      if (batch.some(({ type }) => type === "message")) this.#inactivity.recordActivity();
+      if (hasMessages) for (const timer of this.#inactivity) timer.recordActivity();
     }
   }
 
@@ -254,7 +270,7 @@ export class AcpConnection implements AsyncDisposable {
 
   #addOpenRequest(id: RpcId, method: string): void {
     this.#openRequests.set(id, method);
-    this.#inactivity.pause();
+    for (const timer of this.#inactivity) timer.pause();
   }
 
   /** Waits until the answer is written: an agent that sends requests without reading answers must not fill the memory. */

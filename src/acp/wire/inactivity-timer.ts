@@ -1,6 +1,9 @@
 import type { Clock, Timer } from "../../async/clock.js";
 
-/** Calls back once when there was no activity for the limit. Pauses, and time while `isPaused` is true, do not count. */
+/**
+ * Calls back when there was no activity for the limit, and again when that happens after new activity. Pauses, and time
+ * while `isPaused` is true, do not count.
+ */
 export class InactivityTimer {
   readonly #clock: Clock;
   readonly #isPaused: () => boolean;
@@ -16,11 +19,11 @@ export class InactivityTimer {
     this.#onExpired = onExpired;
   }
 
-  start(limitMs: number): void {
+  /** `limitMs` null: no limit. */
+  start(limitMs: number | null): void {
     this.stop();
     this.#limitMs = limitMs;
     this.recordActivity();
-    this.#arm(limitMs);
   }
 
   stop(): void {
@@ -31,6 +34,7 @@ export class InactivityTimer {
 
   recordActivity(): void {
     this.#activeAt = this.#clock.now();
+    if (this.#limitMs !== null && this.#timer === null) this.#arm(this.#limitMs);
   }
 
   pause(): void {
@@ -50,7 +54,7 @@ export class InactivityTimer {
       if (this.#pauses > 0 || this.#isPaused()) return this.#arm(limitMs);
       const left = this.#activeAt + limitMs - this.#clock.now();
       if (left > 0) return this.#arm(left);
-      this.stop();
+      this.#timer = null;
       this.#onExpired(limitMs);
     });
   }

@@ -46,6 +46,8 @@ const turnId = z
 /** The requester does not follow the turn and is notified of its end. */
 const background = z.boolean().default(false);
 const timeoutMs = z.int().min(1_000).max(86_400_000).optional();
+/** The agent is ended after this time without output. Default: the limit in the agent's config entry, or none. */
+const noOutputTimeoutMs = timeoutMs;
 
 const TURN_ERRORS: readonly ErrorCode[] = [
   "ACP_NOT_HELD",
@@ -86,6 +88,7 @@ export const acpSpawnRoute = defineRoute({
       prompt: promptText.optional(),
       turnId,
       timeoutMs,
+      noOutputTimeoutMs,
       /** Respond when the turn has ended. */
       wait: z.boolean().default(false),
       background,
@@ -143,6 +146,7 @@ export const acpPromptRoute = defineRoute({
     text: promptText,
     turnId,
     timeoutMs,
+    noOutputTimeoutMs,
     /** Respond when the turn has ended. The turn continues if the caller disconnects before. */
     wait: z.boolean().default(true),
     background,

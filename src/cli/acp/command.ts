@@ -88,6 +88,7 @@ function addReadCommands(acp: Command, setExitCode: SetExitCode): void {
     .description("Print the prompts and answers of a session, oldest first. Read-only.")
     .argument("<session>", "its name or id")
     .option("--limit <n>", "print the newest n turns", positiveIntegerUpTo(1_000), 100)
+    .option("--turn <id>", "print only this turn, with its whole answer")
     .option("--json", "print a JSON array of turns")
     .action(lazyAction(setExitCode, () => import("./sessions.js"), "showAcpHistory"));
   acp

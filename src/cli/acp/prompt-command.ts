@@ -4,7 +4,13 @@ import { BadInput } from "../../errors.js";
 import { CLIENT_FILE_ACCESS } from "../../model/enums.js";
 import { noticeInstallHint } from "../agents/command.js";
 import { addNotifyOptions } from "../client/notify-options.js";
-import { addDetachOption, asOptionParser, lazyAction, type SetExitCode } from "../options/parsers.js";
+import {
+  addDetachOption,
+  asOptionParser,
+  lazyAction,
+  noOutputOption,
+  type SetExitCode,
+} from "../options/parsers.js";
 import { parseDuration } from "../options/units.js";
 import { reportError } from "../print/stderr.js";
 import { parseRulePattern, PATTERN_HELP } from "./rule-pattern.js";
@@ -30,6 +36,9 @@ function addDisplayOptions(command: Command): Command {
       "--timeout <duration>",
       "end the agent if it has not answered by then",
       asOptionParser(parseTurnTimeout),
+    )
+    .addOption(
+      noOutputOption("end the agent if it sends nothing for this time (default: no limit)", parseTurnTimeout),
     )
     .option("--thoughts", "print the agent's thoughts in full")
     .addOption(formatOption())

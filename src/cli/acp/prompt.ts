@@ -21,6 +21,7 @@ import { TurnInterrupts } from "../run/interrupts.js";
 import { PermissionPrompter } from "./permissions.js";
 import {
   type AcpView,
+  omittedTextNotice,
   type OutputFormat,
   type ShownTurn,
   type TurnChange,
@@ -33,6 +34,7 @@ export interface DisplayFlags extends JsonFlag {
   readonly format?: OutputFormat;
   readonly thoughts?: true;
   readonly timeout?: number;
+  readonly noOutputTimeout?: number;
 }
 
 /** `--no-wait` is the former spelling of `--detach`. */
@@ -142,6 +144,17 @@ async function cancelUntilAnswered(
     }
 }
 
+/** The limits of a turn, as the API takes them. */
+export function turnLimits({ timeout, noOutputTimeout }: DisplayFlags): {
+  readonly timeoutMs?: number;
+  readonly noOutputTimeoutMs?: number;
+} {
+  return {
+    ...(timeout === undefined ? {} : { timeoutMs: timeout }),
+    ...(noOutputTimeout === undefined ? {} : { noOutputTimeoutMs: noOutputTimeout }),
+  };
+}
+
 export function rejectNotifyOptions(flags: NotifyFlags): void {
   const misplaced = misplacedNotifyOption(flags);
   if (misplaced !== null) throw new BadInput("option", `${misplaced}: add --detach; nothing was sent`);
@@ -149,7 +162,7 @@ export function rejectNotifyOptions(flags: NotifyFlags): void {
 
 /** Sends a prompt to an agent and shows its answer. */
 export async function promptSession(wanted: string, prompt: string, flags: PromptFlags): Promise<number> {
-  const { timeout, json = false } = flags;
+  const { json = false } = flags;
   const wait = flags.wait && !isDetached(flags);
   if (wait) rejectNotifyOptions(flags);
   const words = await readPrompt(prompt);
@@ -165,7 +178,7 @@ export async function promptSession(wanted: string, prompt: string, flags: Promp
     wait: false,
     background: !wait,
     ...notifyBody(flags),
-    ...(timeout === undefined ? {} : { timeoutMs: timeout }),
+    ...turnLimits(flags),
   };
   const { answer, connection } = await retryUntilAnswered(found.connection, (client) =>
     client.acpPrompt({ params, body }),
@@ -197,6 +210,8 @@ export async function showTurn(shown: TurnToShow): Promise<number> {
     return interrupts.exitCode ?? turnExitCode(turn);
   }
   view.turnEnded(ended);
+  const omitted = omittedTextNotice(ended);
+  if (omitted !== null) notice(...omitted);
   if (ended.droppedUpdates > 0)
     notice(
       `${ended.droppedUpdates} updates of the turn exceeded the limit of kept updates and are not shown`,

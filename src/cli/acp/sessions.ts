@@ -1,5 +1,6 @@
 import type { GatewayClient } from "../../api/client.js";
 import type { ResponseOf } from "../../api/contract.js";
+import { NotFound } from "../../errors.js";
 import { sanitizeLine, sanitizeText } from "../../text/sanitize.js";
 import type { GatewayConnection, ReadApi } from "../client/connect.js";
 import { openReadClient, tryConnectForReading } from "../client/read-client.js";
@@ -19,6 +20,7 @@ import { ruleText } from "./rule-pattern.js";
 import {
   type AcpView,
   auditNotice,
+  omittedTextNotice,
   openPermissionText,
   type OutputFormat,
   type ShownTurn,
@@ -32,6 +34,10 @@ import { AcpUpdateStream, createView } from "./view/view.js";
 interface ListFlags extends JsonFlag {
   readonly all?: true;
   readonly limit: number;
+}
+
+interface HistoryFlags extends ListFlags {
+  readonly turn?: string;
 }
 
 type AcpSessionDetails = ResponseOf<"acpShow">;
@@ -94,12 +100,13 @@ const REAP_TEXT = {
 } as const;
 
 function turnSummary(
-  { turnId, ordinal, state, outcome, prompt, startedAt, endedAt, createdAt }: ShownTurn,
+  { turnId, ordinal, state, outcome, prompt, startedAt, endedAt, createdAt, stalledAt }: ShownTurn,
   now: number,
 ): string {
   const since = formatElapsed(startedAt ?? createdAt, endedAt ?? now);
   const how = state === "ended" ? `${outcome} after ${since}` : `${state} for ${since}`;
-  return `${ordinal}, ${how}: ${toOneLine(prompt).slice(0, 100)} (${turnId})`;
+  const silence = stalledAt === null ? "" : `, stalled: no output for ${formatElapsed(stalledAt, now)}`;
+  return `${ordinal}, ${how}${silence}: ${toOneLine(prompt).slice(0, 100)} (${turnId})`;
 }
 
 export async function printAcpSessions({ all, limit, json = false }: ListFlags): Promise<number> {
@@ -131,14 +138,21 @@ function sessionRow({ sessionId, key, state, agent, mode, createdAt, cwd }: AcpS
 const NON_TERMINAL_WIDTH = 200;
 
 /** Prints the prompts and answers of a session, oldest first. */
-export async function showAcpHistory(wanted: string, { limit, json = false }: ListFlags): Promise<number> {
+export async function showAcpHistory(
+  wanted: string,
+  { limit, turn, json = false }: HistoryFlags,
+): Promise<number> {
   await using reader = await openReadClient();
   const { sessionId } = await resolveAcpSession(reader.client, wanted);
-  const { turns } = await reader.client.acpHistory({ params: { id: sessionId }, query: { limit } });
+  const { turns } = await reader.client.acpHistory({
+    params: { id: sessionId },
+    query: turn === undefined ? { limit } : { turn },
+  });
+  if (turn !== undefined && turns.length === 0) throw new NotFound(`turn ${turn} of session ${wanted}`);
   const ordered = turns.toReversed();
   if (json) print(toJson(ordered, 2));
   else if (ordered.length === 0) notice("the session has no turns", "dim");
-  else print(ordered.map((turn) => formatTurn(turn, paletteFor(1), turn.ordinal)).join("\n"));
+  else print(ordered.map((each) => formatTurn(each, paletteFor(1), each.ordinal)).join("\n"));
   return 0;
 }
 
@@ -148,10 +162,12 @@ export function formatTurn(turn: ShownTurn, palette: Palette, number: number): s
   const head = `#${number} ${new Date(createdAt).toISOString().slice(0, 19)}Z ${sanitizeLine(askedBy)}, ${turnOutcomeText(turn)}`;
   const quoted = sanitizeText(prompt).trimEnd().replaceAll(/^/gm, "> ");
   const left = audit === null ? null : auditNotice(audit);
+  const omitted = omittedTextNotice(turn);
   const parts = [
     palette.dim(head),
     palette.bold(quoted),
     ...toolCalls.map((call) => toolLine(call, terminalWidth() ?? NON_TERMINAL_WIDTH, palette)),
+    ...(omitted === null ? [] : [palette.yellow(`! ${omitted[0]}`)]),
     ...(text === "" ? [] : [sanitizeText(text).trimEnd()]),
     ...(problem === null ? [] : [palette.red(`! ${sanitizeLine(problem.message)}`)]),
     ...(left === null ? [] : [palette.yellow(`! ${sanitizeLine(left[0])}`)]),

@@ -20,6 +20,7 @@ import {
   readPrompt,
   rejectNotifyOptions,
   showTurn,
+  turnLimits,
 } from "./prompt.js";
 import { type RuleFlags, rulesFromFlags } from "./rule-pattern.js";
 import type { ShownTurn } from "./view/texts.js";
@@ -169,7 +170,7 @@ async function undoSpawn(
 type SpawnBody = RequestOf<"acpSpawn">["body"] & { readonly key: string };
 
 function spawnBody(agent: string | null, prompt: string | null, flags: SpawnFlags): SpawnBody {
-  const { agentCommand = "", name, mode, timeout, clearEnv, reapAlways, reapTools } = flags;
+  const { agentCommand = "", name, mode, clearEnv, reapAlways, reapTools } = flags;
   const rules = rulesFromFlags(flags);
   const permissions = permissionMode(flags) ?? (rules.length === 0 ? null : "approve-reads");
   return {
@@ -184,7 +185,7 @@ function spawnBody(agent: string | null, prompt: string | null, flags: SpawnFlag
     reap: reapAlways === true ? "always" : reapTools === true ? "cancel" : "asked",
     ...clientOptions(flags),
     ...(prompt === null ? {} : { prompt, turnId: newTurnId() }),
-    ...(timeout === undefined ? {} : { timeoutMs: timeout }),
+    ...turnLimits(flags),
     wait: false,
     background: isDetached(flags) && prompt !== null,
     ...notifyBody(flags),

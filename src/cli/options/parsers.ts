@@ -29,6 +29,13 @@ export interface JsonFlag {
 /** The help text of a `<run>` argument. */
 export const RUN_ARGUMENT = "its id, the beginning of its id, or its name";
 
+/** The option `--no-output-timeout`. `negate = false`: to commander, `--no-…` is the negation of `--output-timeout`. */
+export function noOutputOption(description: string, parse: (text: string) => number): Option {
+  const option = new Option("--no-output-timeout <duration>", description);
+  option.negate = false;
+  return option.argParser(asOptionParser(parse));
+}
+
 /** Makes a parser that throws BadInput usable for commander, which puts the option before the message. */
 export function asOptionParser<Value>(parse: (text: string) => Value): (text: string) => Value {
   return (text) => {

@@ -17,6 +17,7 @@ import {
   asOptionParser,
   collectPairs,
   collectValues,
+  noOutputOption,
   parseCount,
   parseRunName,
   type SetExitCode,
@@ -139,7 +140,9 @@ export function addRunCommand(program: Command, setExitCode: SetExitCode): void 
       "stop the run after this time: 30m, 1h30m, 10s, 500ms; 0 for never",
       duration,
     )
-    .addOption(noOutputOption())
+    .addOption(
+      noOutputOption("stop the run when it writes nothing for this time; 0 for never", parseDuration),
+    )
     .addOption(
       new Option("--grace <duration>", "time between TERM and KILL")
         .argParser(duration)
@@ -247,16 +250,6 @@ function parseTcpPort(text: string): number {
   const port = /^\d{1,5}$/.test(text) ? Number(text) : 0;
   if (port < 1 || port > 65_535) throw new InvalidArgumentError("Write a TCP port from 1 to 65535.");
   return port;
-}
-
-/** `negate = false`: to commander, `--no-…` is the negation of `--output-timeout`. */
-function noOutputOption(): Option {
-  const option = new Option(
-    "--no-output-timeout <duration>",
-    "stop the run when it writes nothing for this time; 0 for never",
-  );
-  option.negate = false;
-  return option.argParser(asOptionParser(parseDuration));
 }
 
 function toSpawnOptions(flags: RunFlags): SpawnOptions {

@@ -107,6 +107,7 @@ export class ProgressReporter {
     if (session?.gatewayInstanceId !== supervisor.instanceId) return;
     let begun = false;
     let reportedAt = 0;
+    let stalled = false;
     const isOver = async (): Promise<true | null> => {
       const now = await store.getAcpTurn(turnId);
       if (now === null || now.state === "ended") return true;
@@ -116,7 +117,11 @@ export class ProgressReporter {
         await this.#background.refreshTask(taskId);
         this.#typing.start(taskId, this.#closing);
       }
-      if (begun && Date.now() - reportedAt >= defaults.taskProgressMs) {
+      if (begun && now.stalledAt !== null) {
+        if (!stalled) await this.#recordStall(taskId, now.stalledAt);
+        stalled = true;
+      } else if (begun && (stalled || Date.now() - reportedAt >= defaults.taskProgressMs)) {
+        stalled = false;
         reportedAt = Date.now();
         await this.#recordProgress(taskId, progressText(acp.activityOf(sessionId, turnId)));
       }
@@ -143,6 +148,11 @@ export class ProgressReporter {
     const task = await store.getTask(taskId);
     if (runId !== null && task !== null && task.runId !== runId)
       await this.#background.apply(taskId, { type: "link", at: Date.now(), to: { runId } });
+  }
+
+  async #recordStall(taskId: string, since: number): Promise<void> {
+    const at = Date.now();
+    await this.#background.apply(taskId, { type: "stall", at, silentMs: at - since });
   }
 
   /** An empty text is a heartbeat. */

@@ -109,8 +109,13 @@ async function turnStatus(deps: WorkStatusDeps, task: TaskRecord, turnId: string
   }
   const session = await store.getAcpSession(turn.sessionId);
   if (session === null || (await acp.isLost(session))) return { state: "gone" };
-  const { startedAt } = turn;
-  return { state: "alive", startedAt, activeAt: startedAt === null ? null : session.updatedAt };
+  const { startedAt, stalledAt } = turn;
+  // The record of a stall is no activity.
+  return {
+    state: "alive",
+    startedAt,
+    activeAt: startedAt === null ? null : (stalledAt ?? session.updatedAt),
+  };
 }
 
 async function agentRun({ supervisor }: WorkStatusDeps, { runId }: TaskRecord): Promise<RunRecord | null> {

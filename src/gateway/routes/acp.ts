@@ -138,9 +138,14 @@ async function startPrompt(
   earlier: AcpTurn | null,
 ): Promise<AcpTurn> {
   const { sessionId } = session;
-  const { text, timeoutMs, wait, turnId = newTurnId() } = prompt;
+  const { text, timeoutMs, noOutputTimeoutMs, wait, turnId = newTurnId() } = prompt;
   const askedBy = context.requester.actor;
-  const request: PromptRequest = { text, askedBy, turnId, ...omitUndefined({ timeoutMs }) };
+  const request: PromptRequest = {
+    text,
+    askedBy,
+    turnId,
+    ...omitUndefined({ timeoutMs, noOutputTimeoutMs }),
+  };
   const start = async (onStarted = (): void => undefined, taskId: string | null = null): Promise<AcpTurn> => {
     const turn = earlier ?? (await deps.acp.prompt(sessionId, request));
     // First, so that updates before the task is followed are not counted as its progress.

@@ -16,7 +16,10 @@ export type AcpSessionPatch = Partial<
   Omit<AcpSession, "sessionId" | "seq" | "version" | "createdAt" | "updatedAt">
 >;
 export type AcpTurnPatch = Partial<
-  Omit<AcpTurn, "turnId" | "sessionId" | "ordinal" | "place" | "prompt" | "timeoutMs" | "createdAt">
+  Omit<
+    AcpTurn,
+    "turnId" | "sessionId" | "ordinal" | "place" | "prompt" | "timeoutMs" | "noOutputTimeoutMs" | "createdAt"
+  >
 >;
 
 /** A change of an ACP session. All of it is written, or nothing. */

@@ -137,11 +137,13 @@ function* addTurn(db: SqlEngine["db"], sessionId: string, turn: NewAcpTurn): Ste
   const place = turn.place ?? (yield* takeSessionPlace(db, sessionId));
   if (place === null) throw new VersionConflict();
   const blank = { startedAt: null, endedAt: null, requestId: null, before: null, cancel: null } as const;
+  const active = { stalledAt: null, omittedChars: 0 } as const;
   const unended = { outcome: null, stopReason: null, problem: null, audit: null, text: "" } as const;
   const row: AcpTurn = {
     ...turn,
     ...blank,
     ...unended,
+    ...active,
     sessionId,
     ordinal: (last?.ordinal ?? 0) + 1,
     place,

@@ -1,5 +1,5 @@
 import { StateUnusable, StoreOutdated } from "../../errors.js";
-import { ACP_SQL } from "./migrations/acp.js";
+import { ACP_SQL, ACP_TURN_LIMITS_SQL } from "./migrations/acp.js";
 import { COMMANDS_SQL, GATEWAYS_SQL } from "./migrations/gateways.js";
 import {
   LIMITS_SQL,
@@ -50,6 +50,7 @@ export const migrations: readonly Migration[] = [
   { id: 14, name: "time-namespace", sql: TIME_NAMESPACE_SQL },
   { id: 15, name: "session-tokens", sql: SESSION_TOKENS_SQL },
   { id: 16, name: "compatibility", sql: COMPATIBILITY_SQL },
+  { id: 17, name: "acp-turn-limits", sql: ACP_TURN_LIMITS_SQL, minCompatible: 16 },
 ];
 
 /** All tables of a store, each after those that it refers to. */

@@ -62,12 +62,13 @@ test("a turn summary is bounded and does not throw for any update", () => {
     ),
     of("tool_call", { toolCallId: "i".repeat(10_000) }),
     of("plan", { entries: Array.from({ length: 5_000 }, () => ({ content: "y" })) }),
-    ...Array.from({ length: 30 }, () => said("z".repeat(100_000))),
+    ...Array.from({ length: 20 }, () => said("z".repeat(1_000_000))),
   );
   expect(turn.tools).toHaveLength(1_000);
   expect(turn.tools.at(-1)).toMatchObject({ id: "t4999", title: "x".repeat(1_000) });
   expect(turn.plan).toHaveLength(100);
-  expect(turn.text.text).toHaveLength(1_000_000);
+  expect(turn.text.text).toHaveLength(16_000_000);
+  expect(turn.text.omitted).toBe(4_000_000);
 });
 
 test("a text tail is the end of the text", () => {
@@ -80,6 +81,7 @@ test("a text tail is the end of the text", () => {
         for (const part of parts) bounded.append(part);
         const whole = parts.join("");
         expect(bounded.text).toBe(whole.slice(-limit).replace(/^[\uDC00-\uDFFF]/, ""));
+        expect(bounded.omitted + bounded.text.length).toBe(whole.length);
       },
     ),
   );

@@ -29,10 +29,10 @@ test("a request is acknowledged when it is stored, not when it is answered", asy
   expect(fixture.connection.state.openRequests).toEqual([{ id: 1, method: "session/request_permission" }]);
 });
 
-test("a silent turn ends, unless the agent waits for an answer or its frames are being handled", async () => {
+test("a turn ends at its limit without output, unless the agent waits for an answer or its frames are being handled", async () => {
   const slow = deferred<void>();
   const fixture = new ConnectionFixture({}, { onUpdates: () => slow.promise });
-  const turn = fixture.connection.watchTurn(1_000);
+  const turn = fixture.connection.watchTurn(60_000, 1_000);
   fixture.clock.advance(900);
   await fixture.receive(fixture.update("a"));
   fixture.clock.advance(5_000);
@@ -47,12 +47,35 @@ test("a silent turn ends, unless the agent waits for an answer or its frames are
   turn[Symbol.dispose]();
   fixture.clock.advance(60_000);
   expect(fixture.connection.state).toMatchObject({ pending: [], openRequests: [] });
-  fixture.connection.watchTurn(1_000);
+  fixture.connection.watchTurn(60_000, 1_000);
   // Junk is no sign of life.
   fixture.clock.advance(600);
   await fixture.write("junk\n");
   fixture.clock.advance(600);
   expect(await fixture.connection.closed).toMatchObject({ reason: "no-frames" });
+});
+
+test("silence of any length is reported once, and closes nothing without a limit", async () => {
+  const stalls: number[] = [];
+  let active = 0;
+  const fixture = new ConnectionFixture(
+    {},
+    { onStall: async (ms) => void stalls.push(ms), onActivity: async () => void active++ },
+  );
+  const turn = fixture.connection.watchTurn(1_000, null);
+  fixture.clock.advance(999);
+  expect(stalls).toEqual([]);
+  fixture.clock.advance(86_400_000);
+  expect(stalls).toEqual([1_000]);
+  await fixture.receive(fixture.update("a"));
+  expect(active).toBe(1);
+  fixture.clock.advance(5_000);
+  expect(stalls).toEqual([1_000, 1_000]);
+  turn[Symbol.dispose]();
+  await fixture.receive(fixture.update("b"));
+  fixture.clock.advance(86_400_000);
+  expect(stalls).toHaveLength(2);
+  expect(fixture.connection.isClosed).toBe(false);
 });
 
 test("a request is answered once", async () => {

@@ -99,6 +99,7 @@ export const newAcpTurn = (turnId: string): NewAcpTurn => ({
   prompt: "do it\0",
   askedBy: "operator",
   timeoutMs: 5_000,
+  noOutputTimeoutMs: 60_000,
   createdAt: AT,
 });
 

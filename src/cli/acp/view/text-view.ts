@@ -19,6 +19,7 @@ import {
   permissionLine,
   type PermissionRequest,
   type ShownTurn,
+  stallNotice,
   toolHasEnded,
   toolLine,
   toOneLine,
@@ -113,7 +114,9 @@ export class TextView implements AcpView {
     this.#kind = null;
   }
 
-  #showTurn({ turnId, state, prompt, outcome = null, stopReason = null, problem = null }: TurnChange): void {
+  #showTurn(change: TurnChange): void {
+    const { turnId, state, prompt, outcome = null, stopReason = null, problem = null } = change;
+    if (change.stalledAt !== undefined) return this.notice(stallNotice(change, Date.now()));
     if (state === "queued") return void this.#queued.set(turnId, prompt ?? "");
     const queuedPrompt = this.#watching ? this.#queued.get(turnId) : undefined;
     this.#queued.delete(turnId);

@@ -1,4 +1,5 @@
 import type { ResponseOf } from "../../../api/contract.js";
+import { defaults } from "../../../defaults.js";
 import { sanitizeLine } from "../../../text/sanitize.js";
 import { displayWidth, truncateToWidth } from "../../../text/truncate.js";
 import { formatElapsed } from "../../options/units.js";
@@ -109,6 +110,16 @@ export function turnExitCode(
 
 const STOPPED_EARLY = /^max_/;
 
+/** Describes silence of the agent for the user. Null: it is active again. */
+export function stallNotice({ stalledAt }: TurnChange, now: number): Notice | null {
+  if (stalledAt === null || stalledAt === undefined) return null;
+  const silent = formatElapsed(stalledAt, now);
+  return [
+    `the agent has sent nothing for ${silent}; the turn continues, and Ctrl-C or \`acp cancel\` ends it`,
+    "yellow",
+  ];
+}
+
 /** Describes the end of a turn for the user. Null: it ended normally. */
 export function turnEndNotice({
   outcome,
@@ -132,6 +143,21 @@ export function turnEndNotice({
     case null:
       return [`the turn failed${why}`, "red"];
   }
+}
+
+/** Says that the text of a turn is not whole. Null: it is. */
+export function omittedTextNotice({
+  sessionId,
+  turnId,
+  text,
+  omittedChars,
+}: Pick<ShownTurn, "sessionId" | "turnId" | "text" | "omittedChars">): Notice | null {
+  if (omittedChars === 0) return null;
+  const shown = `the first ${omittedChars} characters of the answer are left out`;
+  // A longer text is the whole record of the turn.
+  return text.length > defaults.acpTextChars
+    ? [`${shown}: only its newest ${defaults.acpKeptTextChars} characters are kept`, "yellow"]
+    : [`${shown}; all of it: holdfast acp history ${sessionId} --turn ${turnId}`, "yellow"];
 }
 
 export function auditNotice(audit: NonNullable<ShownTurn["audit"]>): Notice | null {
@@ -183,4 +209,4 @@ export interface AcpView {
 
 /** The fields of a turn that an update carries. */
 export type TurnChange = Pick<ShownTurn, "turnId" | "state"> &
-  Partial<Pick<ShownTurn, "prompt" | "outcome" | "stopReason" | "problem">>;
+  Partial<Pick<ShownTurn, "prompt" | "outcome" | "stopReason" | "problem" | "stalledAt">>;

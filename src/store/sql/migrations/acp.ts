@@ -118,3 +118,10 @@ begin
   select raise(abort, 'a decided question never changes');
 end;
 `;
+
+/** Turns without output, and answers that are longer than the kept text. */
+export const ACP_TURN_LIMITS_SQL = `
+alter table acp_turns add column no_output_timeout_ms integer;
+alter table acp_turns add column stalled_at integer;
+alter table acp_turns add column omitted_chars integer not null default 0;
+`;
