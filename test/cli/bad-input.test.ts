@@ -12,7 +12,7 @@ import {
 } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { DatabaseSync } from "@photostructure/sqlite";
-import { describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { longestSocketPath, socketPathLimit } from "../../src/home/state-directory.js";
 import type { RunRecord } from "../../src/model/run.js";
 import { BatchCli } from "../support/cli/batch-cli.js";
@@ -37,17 +37,23 @@ function expectClear(result: CliResult, code: number, ...words: readonly string[
   expect(result).toMatchObject({ code, stdout: "" });
 }
 
+let batchCli: BatchCli;
+beforeAll(() => {
+  batchCli = new BatchCli({ ...process.env, HOLDFAST_IN_PROCESS: "1" });
+});
+afterAll(() => batchCli[Symbol.asyncDispose]());
+
+/** In one process with all other commands. */
+function holdfastIn(home: string, ...args: readonly string[]): Promise<CliResult> {
+  return batchCli.holdfastWith({ HOLDFAST_HOME: home }, ...args);
+}
+
 /** Expects no processes, and no open records. */
 async function expectNothingRuns(cliFixture: CliFixture): Promise<void> {
   await cliFixture.expectNoProcesses();
   if (!(await readdir(cliFixture.home)).includes("store.sqlite")) return;
-  const { code, stdout } = await cliFixture.holdfast("runs", "list", "--json");
+  const { code, stdout } = await holdfastIn(cliFixture.home, "runs", "list", "--json");
   expect({ code, stdout }).toEqual({ code: 0, stdout: "[]\n" });
-}
-
-async function records(cliFixture: CliFixture): Promise<RunRecord[]> {
-  const { stdout } = await cliFixture.holdfast("runs", "list", "--all", "--json");
-  return JSON.parse(stdout) as RunRecord[];
 }
 
 const run = (...args: readonly string[]): readonly string[] => ["run", ...args, "--", "true"];
@@ -81,11 +87,8 @@ const REFUSED: readonly (readonly [args: readonly string[], code: number, ...wor
 describe("a command line", () => {
   test("that cannot be executed is refused in one line, and creates nothing", async () => {
     await using cliFixture = await CliFixture.open();
-    {
-      await using batchCli = new BatchCli(cliFixture.env);
-      for (const [args, code, ...words] of REFUSED)
-        expectClear(await batchCli.holdfast(...args), code, ...words);
-    }
+    for (const [args, code, ...words] of REFUSED)
+      expectClear(await holdfastIn(cliFixture.home, ...args), code, ...words);
     await expectNothingRuns(cliFixture);
   });
 
@@ -105,17 +108,19 @@ describe("a command line", () => {
 
   test("with the prefix of all run ids is refused with the ids", async () => {
     await using cliFixture = await CliFixture.open();
-    for (let count = 0; count < 2; count += 1) await cliFixture.holdfast("run", "--", "true");
-    const ids = (await records(cliFixture)).map(({ runId }) => runId);
+    const { home } = cliFixture;
+    for (let count = 0; count < 2; count += 1) await holdfastIn(home, "run", "--", "true");
+    const { stdout } = await holdfastIn(home, "runs", "list", "--all", "--json");
+    const ids = (JSON.parse(stdout) as RunRecord[]).map(({ runId }) => runId);
     expect(ids).toHaveLength(2);
-    expectClear(await cliFixture.holdfast("runs", "show", "run_"), 2, ...ids);
-    expect((await cliFixture.holdfast("runs", "show", ids[0] ?? "")).code).toBe(0);
+    expectClear(await holdfastIn(home, "runs", "show", "run_"), 2, ...ids);
+    expect((await holdfastIn(home, "runs", "show", ids[0] ?? "")).code).toBe(0);
   });
 });
 
 describe("a state directory", () => {
   async function refused(cliFixture: CliFixture, home: string, ...words: readonly string[]): Promise<void> {
-    expectClear(await cliFixture.shell(`HOLDFAST_HOME='${home}' holdfast run -- true`), 125, home, ...words);
+    expectClear(await holdfastIn(home, "run", "--", "true"), 125, home, ...words);
     await cliFixture.expectNoProcesses();
   }
 
@@ -142,9 +147,7 @@ describe("a state directory", () => {
     await using cliFixture = await CliFixture.open();
     const room = socketPathLimit("linux") - longestSocketPath(cliFixture.home);
     const longest = join(cliFixture.home, "x".repeat(room - 1));
-    const fits = await cliFixture.shell(
-      `HOLDFAST_HOME='${longest}' holdfast run -- sh -c 'sleep 0.01; exit 7'`,
-    );
+    const fits = await holdfastIn(longest, "run", "--", "sh", "-c", "sleep 0.01; exit 7");
     expect(fits).toMatchObject({ code: 7, stderr: "" });
     await refused(cliFixture, `${longest}x`, "too long", `at most ${longest.length} bytes`);
   });
@@ -153,11 +156,9 @@ describe("a state directory", () => {
     if (whyNoMounts !== null) context.skip(whyNoMounts);
     await using disk = mountSmallDisk("16m");
     await using cliFixture = new CliFixture(disk.path);
-    await cliFixture.holdfast("run", "--", "true");
+    await holdfastIn(disk.path, "run", "--", "true");
     await refused(cliFixture, disk.readOnlyPath, "read-only");
-    const listed = await cliFixture.shell(
-      `HOLDFAST_HOME='${disk.readOnlyPath}' holdfast runs list --all --json`,
-    );
+    const listed = await holdfastIn(disk.readOnlyPath, "runs", "list", "--all", "--json");
     expect(listed).toMatchObject({ code: 0, stderr: "" });
     expect(JSON.parse(listed.stdout)).toHaveLength(1);
   });
@@ -173,7 +174,7 @@ describe("a state directory", () => {
 
   const inStore = (sql: string) => async (store: string) => {
     const db = new DatabaseSync(store);
-    db.exec(sql);
+    db.exec(`${sql}; pragma wal_checkpoint(truncate)`);
     db.close();
   };
   test.each<[string, (store: string) => Promise<void>, readonly string[]]>([
@@ -188,13 +189,13 @@ describe("a state directory", () => {
   ])("with a store that is %s is reported by every command, and not changed", async (_, spoil, words) => {
     await using cliFixture = await CliFixture.open();
     const store = join(cliFixture.home, "store.sqlite");
-    await cliFixture.holdfast("run", "--", "true");
-    await inStore("pragma wal_checkpoint(truncate)")(store);
+    await holdfastIn(cliFixture.home, "run", "--", "true");
+    await inStore("select 1")(store);
     await spoil(store);
     const before = await readFile(store);
-    expectClear(await cliFixture.holdfast("run", "--", "true"), 125, store, ...words);
-    expectClear(await cliFixture.holdfast("runs", "list"), 5, store, ...words);
-    expectClear(await cliFixture.holdfast("runs", "show", "x"), 5, store, ...words);
+    expectClear(await holdfastIn(cliFixture.home, "run", "--", "true"), 125, store, ...words);
+    expectClear(await holdfastIn(cliFixture.home, "runs", "list"), 5, store, ...words);
+    expectClear(await holdfastIn(cliFixture.home, "runs", "show", "x"), 5, store, ...words);
     expect((await readFile(store)).equals(before)).toBe(true);
     await cliFixture.expectNoProcesses();
     expect(await readdir(join(cliFixture.home, "instances"))).toEqual([]);
@@ -223,7 +224,8 @@ describe("an anchor binary", () => {
     await using cliFixture = await CliFixture.open();
     const path = join(cliFixture.home, "my-anchor");
     await make(path);
-    const result = await cliFixture.shell(`HOLDFAST_ANCHOR='${path}' holdfast run -- true`);
+    const env = { HOLDFAST_HOME: cliFixture.home, HOLDFAST_ANCHOR: path };
+    const result = await batchCli.holdfastWith(env, "run", "--", "true");
     expectClear(result, 125);
     expect(result.stderr).toMatch(sentence);
     await expectNothingRuns(cliFixture);
@@ -235,7 +237,8 @@ describe("an anchor binary", () => {
     const path = join(cliFixture.home, "my-anchor");
     await copyFile(built, path);
     await chmod(path, 0o600);
-    const result = await cliFixture.shell(`HOLDFAST_ANCHOR='${path}' holdfast run -- sh -c 'exit 7'`);
+    const env = { HOLDFAST_HOME: cliFixture.home, HOLDFAST_ANCHOR: path };
+    const result = await batchCli.holdfastWith(env, "run", "--", "sh", "-c", "exit 7");
     if (result.code === 7) expect(result.stderr).toBe("");
     else expectClear(result, 125, "my-anchor");
     await expectNothingRuns(cliFixture);
@@ -246,7 +249,7 @@ describe("an anchor binary", () => {
     await using disk = mountSmallDisk("16m");
     await using cliFixture = new CliFixture(disk.path);
     expect(spawnSync("mount", ["-o", "remount,noexec", join(disk.path, "..")]).status).toBe(0);
-    expectClear(await cliFixture.holdfast("run", "--", "true"), 125, "noexec", "HOLDFAST_HOME");
+    expectClear(await holdfastIn(disk.path, "run", "--", "true"), 125, "noexec", "HOLDFAST_HOME");
     await expectNothingRuns(cliFixture);
   });
 });

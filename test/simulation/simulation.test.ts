@@ -4,7 +4,7 @@ import { runSchedule } from "./run-schedule.js";
 import { firstSeed, variantOf, variants } from "./variants.js";
 
 /** Schedules per variant. */
-const COUNT = repetitions(400, 30_000);
+const COUNT = repetitions(120, 30_000);
 
 const replayed = process.env["HOLDFAST_SIM_SEED"];
 

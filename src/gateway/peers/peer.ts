@@ -171,10 +171,14 @@ export class Peer {
 /** Destroys a connection without data for too long. Time in which this side does not read is not counted. */
 function destroyWhenSilent(socket: Socket, silentMs: number, isBackpressured: () => boolean): void {
   let lastBytesRead = socket.bytesRead;
+  let wasBackpressured = false;
   const look = (): void => {
-    if (socket.bytesRead === lastBytesRead && !isBackpressured())
+    const backpressured = isBackpressured();
+    if (socket.bytesRead === lastBytesRead && !backpressured && !wasBackpressured)
       socket.destroy(new Error(`no data for ${silentMs} ms`));
     lastBytesRead = socket.bytesRead;
+    // This side may have begun to read just before this look; the peer then has until the next one.
+    wasBackpressured = backpressured;
   };
   // Reads what has arrived first: this process may have been stopped for that long.
   const timer = setInterval(() => setImmediate(look), silentMs);

@@ -1,10 +1,11 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
-import { describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { TWO_PROCESSES } from "../../support/cli/recovery-fixture.js";
 import { errorOf } from "../../support/gateway/real-gateway.js";
 import { createClient } from "../../../src/api/client.js";
+import { reachGateway } from "../../../src/gateway/locate.js";
 import { gatewaySocketPath } from "../../../src/home/state-directory.js";
 import { cliPath, waitForText } from "../../support/cli/cli-fixture.js";
 import { ForegroundFixture, LONG_TIMEOUT } from "../../support/cli/foreground-fixture.js";
@@ -13,9 +14,15 @@ import { waitFor } from "../../support/wait-for.js";
 const patient = "trap 'echo stopped; exit 9' TERM; echo up; while :; do sleep 0.05; done";
 const echoing = "echo up; read line; echo $line; exit 5";
 
-describe("a foreground run whose client is killed", LONG_TIMEOUT, () => {
-  test("ends with every process it started", async () => {
-    await using fixture = await ForegroundFixture.started();
+/** The tests share one gateway. Each leaves one that runs. */
+describe("a foreground run", LONG_TIMEOUT, () => {
+  let fixture: ForegroundFixture;
+  beforeAll(async () => {
+    fixture = await ForegroundFixture.started();
+  });
+  afterAll(() => fixture[Symbol.asyncDispose]());
+
+  test("whose client is killed ends with every process it started", async () => {
     const { child, finished, runId } = await fixture.startForeground(TWO_PROCESSES, "--grace", "300ms");
     expect(await fixture.membersOf(runId)).toHaveLength(3);
     child.kill("SIGKILL");
@@ -26,91 +33,86 @@ describe("a foreground run whose client is killed", LONG_TIMEOUT, () => {
     expect(await fixture.membersOf(runId)).toEqual([]);
   });
 
-  test("together with its gateway is ended by the next gateway after a short wait", async () => {
-    await using fixture = await ForegroundFixture.started();
-    const { child, runId } = await fixture.startForeground(TWO_PROCESSES);
-    child.kill("SIGKILL");
-    await fixture.killGateway();
-    await fixture.startGateway();
-    const client = await fixture.client();
-    const { run } = await client.exec({
-      body: { argv: ["sleep", "7003"], foreground: { bufferBytes: 1024 } },
-    });
-    expect((await fixture.record(runId)).state).toBe("running");
-    expect((await fixture.waitForEnd(runId, 45_000)).exit?.actor).toBe("caller (did not come back)");
-    expect((await fixture.waitForEnd(run.runId)).exit?.actor).toBe("caller (never attached)");
-    expect(await fixture.membersOf(runId)).toEqual([]);
-  });
-});
-
-test("the input of a foreground run is its client's alone, but other requesters may stop it", async () => {
-  await using fixture = await ForegroundFixture.started();
-  const { finished, runId } = await fixture.startForeground(patient);
-  const client = await fixture.client();
-  const params = { runId };
-  expect(await errorOf(client.write({ params, body: { text: "x" } }))).toMatchObject({
-    code: "NOT_STEERING",
-    message: expect.stringContaining("only its caller may write to it") as string,
-  });
-  expect((await client.kill({ params, body: { reason: "made room" } })).outcome).toBe("gone");
-  const { code, stderr } = await finished;
-  expect(code).toBe(9);
-  expect(stderr).toMatch(/^holdfast: stopped by operator \(made room\)$/m);
-});
-
-describe("gateway stop", LONG_TIMEOUT, () => {
-  test("--runs terminate ends foreground runs; their clients print the last output and the reason", async () => {
-    await using fixture = await ForegroundFixture.started();
+  test("takes input from its client alone, but other requesters may stop it", async () => {
     const { finished, runId } = await fixture.startForeground(patient);
-    const { stdout } = await fixture.holdfast("gateway", "stop", "--runs", "terminate");
-    expect(stdout).toContain("runs: 1 terminated");
-    const result = await finished;
-    expect(result).toMatchObject({ code: 9, stdout: "up\nstopped\n" });
-    expect(result.stderr).toMatch(/^holdfast: stopped by gateway:\S+$/m);
-    expect((await fixture.record(runId)).exit).toMatchObject({ reason: "shutdown", code: 9 });
-  });
-
-  test("leaves them otherwise; the client starts no gateway, and continues with the next one", async () => {
-    await using fixture = await ForegroundFixture.started();
-    const { child, finished, runId } = await fixture.startForeground(echoing);
-    const { stdout } = await fixture.holdfast("gateway", "stop");
-    expect(stdout).toContain("1 left to their anchors; 1 in the foreground, whose callers wait for the next");
-    child.stdin.write("hello\n");
-    // Longer than a client waits before it replaces a gateway that was killed.
-    await setTimeout(2_500);
-    expect((await fixture.holdfast("gateway", "status")).code).toBe(1);
-    await fixture.startGateway();
-    expect(await finished).toMatchObject({
-      code: 5,
-      stdout: "up\nhello\n",
-      stderr: expect.stringMatching(
-        /^holdfast: the gateway was stopped; the command keeps running[^\n]*\n$/,
-      ) as string,
+    const client = await fixture.client();
+    const params = { runId };
+    expect(await errorOf(client.write({ params, body: { text: "x" } }))).toMatchObject({
+      code: "NOT_STEERING",
+      message: expect.stringContaining("only its caller may write to it") as string,
     });
-    expect((await fixture.record(runId)).exit).toMatchObject({ reason: "exit", code: 5 });
-  });
-
-  test("does not prevent a stop: Ctrl-C goes to the anchor", async () => {
-    await using fixture = await ForegroundFixture.started();
-    const { child, finished, runId } = await fixture.startForeground(patient);
-    await fixture.stop();
-    child.kill("SIGINT");
+    expect((await client.kill({ params, body: { reason: "made room" } })).outcome).toBe("gone");
     const { code, stderr } = await finished;
-    expect(code).toBe(130);
-    expect(stderr).toContain(`run ${runId} is gone; the next gateway records its end`);
-    expect(await fixture.membersOf(runId)).toEqual([]);
-    await fixture.startGateway();
-    expect((await fixture.waitForEnd(runId)).exit).toMatchObject({
-      reason: "manual-cancel",
-      actor: expect.stringMatching(/^cli:/) as string,
-      code: 9,
+    expect(code).toBe(9);
+    expect(stderr).toMatch(/^holdfast: stopped by operator \(made room\)$/m);
+  });
+
+  test("is blocked by a reader that stalls, and uses no memory of client and gateway", async () => {
+    const { pid } = await fixture.status();
+    const before = await peakKb(pid);
+    const { child, finished } = fixture.start(
+      ...["run", "--buffer", "512K", "--", "sh", "-c", "yes | head -c 200M; yes >&2"],
+    );
+    child.stdout.pause();
+    child.stderr.pause();
+    await waitFor("the run has started", async () => (await fixture.status()).runs === 1);
+    await setTimeout(2_000);
+    expect(await peakKb(child.pid ?? 0)).toBeLessThan(160_000);
+    expect((await peakKb(pid)) - before).toBeLessThan(64_000);
+    child.kill("SIGTERM");
+    child.stdout.resume();
+    child.stderr.resume();
+    expect((await finished).code).toBe(143);
+  });
+
+  test("inside a run of a session goes through the gateway, for that session", async () => {
+    const client = await fixture.client();
+    const { token } = await client.openSession({
+      body: { key: "agent-1", execRules: [{ effect: "allow" }] },
+    });
+    const session = createClient({ socketPath: gatewaySocketPath(fixture.home), token });
+    const words = ["run", "--", "sh", "-c", 'echo "$HOLDFAST_SESSION_KEY $HOLDFAST_RUN_ID"'];
+    const { run, output } = await session.exec({
+      body: {
+        argv: [process.execPath, cliPath, ...words],
+        environment: { PATH: process.env["PATH"] ?? "", HOLDFAST_HOME: fixture.home },
+      },
+    });
+    const [key, inner] = (output[0]?.text ?? "").trim().split(" ");
+    expect({ code: run.exit?.code, key }).toEqual({ code: 0, key: "agent-1" });
+    expect(inner).not.toBe(run.runId);
+    expect(await fixture.record(inner ?? "")).toMatchObject({
+      sessionKey: "agent-1",
+      policy: { callerBound: true },
     });
   });
-});
 
-describe("a gateway that stops", LONG_TIMEOUT, () => {
-  test("slowly, because a client does not close its connection, is not taken for the next one", async () => {
-    await using fixture = await ForegroundFixture.started();
+  test("of a gateway that hangs can be interrupted, also before it has started", async () => {
+    const { child, finished, runId } = await fixture.startForeground(patient);
+    const { pid } = await fixture.status();
+    process.kill(pid, "SIGSTOP");
+    try {
+      child.kill("SIGINT");
+      const { code, stderr } = await finished;
+      expect(code).toBe(130);
+      expect(stderr).toContain(`run ${runId} is gone`);
+      expect(await fixture.membersOf(runId)).toEqual([]);
+
+      const waiting = fixture.start("run", "--", "true");
+      await waitFor("it handles SIGHUP", () => catchesHangup(waiting.child.pid ?? 0));
+      for (const said of ["stopping", "killing"]) {
+        waiting.child.kill("SIGINT");
+        await waitForText(waiting.child.stderr, said);
+      }
+      waiting.child.kill("SIGINT");
+      expect((await waiting.finished).code).toBe(130);
+    } finally {
+      process.kill(pid, "SIGCONT");
+    }
+    expect((await fixture.waitForEnd(runId)).exit).toMatchObject({ reason: "manual-cancel", code: 9 });
+  });
+
+  test("is not lost when a gateway stops slowly, because a client does not close its connection", async () => {
     const silent = await fixture.startForeground(patient);
     const { child, finished } = await fixture.startForeground(echoing);
     silent.child.kill("SIGSTOP");
@@ -121,42 +123,59 @@ describe("a gateway that stops", LONG_TIMEOUT, () => {
     silent.child.kill("SIGINT");
     expect((await silent.finished).code).toBe(130);
   });
-});
 
-describe("a gateway that hangs", LONG_TIMEOUT, () => {
-  test("does not prevent a stop: Ctrl-C goes to the anchor, and the client leaves", async () => {
-    await using fixture = await ForegroundFixture.started();
-    const { child, finished, runId } = await fixture.startForeground(patient);
-    const { pid } = await fixture.status();
-    process.kill(pid, "SIGSTOP");
-    try {
-      child.kill("SIGINT");
-      const { code, stderr } = await finished;
-      expect(code).toBe(130);
-      expect(stderr).toContain(`run ${runId} is gone`);
-      expect(await fixture.membersOf(runId)).toEqual([]);
-    } finally {
-      process.kill(pid, "SIGCONT");
-    }
-    expect((await fixture.waitForEnd(runId)).exit).toMatchObject({ reason: "manual-cancel", code: 9 });
+  test("is left by gateway stop: its client starts no gateway, stops the run at its anchor, and continues with the next gateway", async () => {
+    const stopped = await fixture.startForeground(patient);
+    const { child, finished, runId } = await fixture.startForeground(echoing);
+    const { stdout } = await fixture.holdfast("gateway", "stop");
+    expect(stdout).toContain("2 left to their anchors; 2 in the foreground, whose callers wait for the next");
+    child.stdin.write("hello\n");
+    stopped.child.kill("SIGINT");
+    const { code, stderr } = await stopped.finished;
+    expect(code).toBe(130);
+    expect(stderr).toContain(`run ${stopped.runId} is gone; the next gateway records its end`);
+    expect(await fixture.membersOf(stopped.runId)).toEqual([]);
+    // Longer than a client waits before it replaces a gateway that was killed.
+    await setTimeout(2_500);
+    expect(await reachGateway(fixture.home)).toBeNull();
+    await fixture.startGateway();
+    expect(await finished).toMatchObject({
+      code: 5,
+      stdout: "up\nhello\n",
+      stderr: expect.stringMatching(
+        /^holdfast: the gateway was stopped; the command keeps running[^\n]*\n$/,
+      ) as string,
+    });
+    expect((await fixture.record(runId)).exit).toMatchObject({ reason: "exit", code: 5 });
+    expect((await fixture.waitForEnd(stopped.runId)).exit).toMatchObject({
+      reason: "manual-cancel",
+      actor: expect.stringMatching(/^cli:/) as string,
+      code: 9,
+    });
   });
 
-  test("does not hold a client that is interrupted three times before the run has started", async () => {
-    await using fixture = await ForegroundFixture.started();
-    const { pid } = await fixture.status();
-    process.kill(pid, "SIGSTOP");
-    try {
-      const { child, finished } = fixture.start("run", "--", "true");
-      await waitFor("it handles SIGHUP", () => catchesHangup(child.pid ?? 0));
-      for (const said of ["stopping", "killing"]) {
-        child.kill("SIGINT");
-        await waitForText(child.stderr, said);
-      }
-      child.kill("SIGINT");
-      expect((await finished).code).toBe(130);
-    } finally {
-      process.kill(pid, "SIGCONT");
-    }
+  test("whose client and gateway are killed is ended by the next gateway after a short wait", async () => {
+    const { child, runId } = await fixture.startForeground(TWO_PROCESSES);
+    child.kill("SIGKILL");
+    await fixture.killGateway();
+    await fixture.gateway({}, { callerReturnMs: 1_000 });
+    const client = await fixture.client();
+    const { run } = await client.exec({
+      body: { argv: ["sleep", "7003"], foreground: { bufferBytes: 1024 } },
+    });
+    expect((await fixture.waitForEnd(runId)).exit?.actor).toBe("caller (did not come back)");
+    expect((await fixture.waitForEnd(run.runId)).exit?.actor).toBe("caller (never attached)");
+    expect(await fixture.membersOf(runId)).toEqual([]);
+  });
+
+  test("is ended by gateway stop --runs terminate; its client prints the last output and the reason", async () => {
+    const { finished, runId } = await fixture.startForeground(patient);
+    const { stdout } = await fixture.holdfast("gateway", "stop", "--runs", "terminate");
+    expect(stdout).toContain("runs: 1 terminated");
+    const result = await finished;
+    expect(result).toMatchObject({ code: 9, stdout: "up\nstopped\n" });
+    expect(result.stderr).toMatch(/^holdfast: stopped by gateway:\S+$/m);
+    expect((await fixture.record(runId)).exit).toMatchObject({ reason: "shutdown", code: 9 });
   });
 });
 
@@ -164,6 +183,11 @@ describe("a gateway that hangs", LONG_TIMEOUT, () => {
 async function catchesHangup(pid: number): Promise<boolean> {
   const status = await readFile(`/proc/${pid}/status`, "utf8");
   return (BigInt(`0x${/SigCgt:\s+(\w+)/.exec(status)?.[1]}`) & 1n) === 1n;
+}
+
+async function peakKb(pid: number): Promise<number> {
+  const status = await readFile(`/proc/${pid}/status`, "utf8");
+  return Number(/VmHWM:\s+(\d+)/.exec(status)?.[1]);
 }
 
 test(
@@ -184,30 +208,6 @@ test(
   },
 );
 
-test("a reader that stalls blocks the command, and uses no memory of client and gateway", async () => {
-  await using fixture = await ForegroundFixture.started();
-  const { pid } = await fixture.status();
-  const before = await peakKb(pid);
-  const { child, finished } = fixture.start(
-    ...["run", "--buffer", "512K", "--", "sh", "-c", "yes | head -c 200M; yes >&2"],
-  );
-  child.stdout.pause();
-  child.stderr.pause();
-  await waitFor("the run has started", async () => (await fixture.status()).runs === 1);
-  await setTimeout(2_000);
-  expect(await peakKb(child.pid ?? 0)).toBeLessThan(160_000);
-  expect((await peakKb(pid)) - before).toBeLessThan(64_000);
-  child.kill("SIGTERM");
-  child.stdout.resume();
-  child.stderr.resume();
-  expect((await finished).code).toBe(143);
-});
-
-async function peakKb(pid: number): Promise<number> {
-  const status = await readFile(`/proc/${pid}/status`, "utf8");
-  return Number(/VmHWM:\s+(\d+)/.exec(status)?.[1]);
-}
-
 test("a gateway that cannot be started is reported in one line, and nothing is run", async () => {
   await using fixture = await ForegroundFixture.open();
   await writeFile(join(fixture.home, "gateway-id"), "no id at all");
@@ -219,43 +219,22 @@ test("a gateway that cannot be started is reported in one line, and nothing is r
 describe("inside a run", () => {
   const inside = { HOLDFAST_RUN_ID: "run_000000000000", HOLDFAST_IN_PROCESS: undefined };
 
-  test.each([
-    ["run", ["run", "--", "true"], "--in-process"],
-    ["gateway start", ["gateway", "start"], "cannot be started from inside a run"],
-    ["gateway run", ["gateway", "run"], "cannot be run from inside a run"],
-    ["gateway restart", ["gateway", "restart"], "cannot be restarted from inside a run"],
-  ] as const)("%s starts no gateway, and prints what to do", async (name, args, sentence) => {
+  test("a command starts no gateway, and prints what to do", async () => {
     await using fixture = await ForegroundFixture.open();
-    const { child, finished } = fixture.startWith(inside, ...args);
-    child.stdin.end();
-    const { code, stderr } = await finished;
-    expect(code).toBe(name.startsWith("gateway ") ? 1 : 125);
-    expect(stderr).toMatch(/^holdfast: [^\n]+\n$/);
-    expect(stderr).toContain(sentence);
-    expect(await fixture.processes()).toEqual([]);
-  });
-
-  test("a command of a session goes through the gateway, for that session", async () => {
-    await using fixture = await ForegroundFixture.started();
-    const client = await fixture.client();
-    const { token } = await client.openSession({
-      body: { key: "agent-1", execRules: [{ effect: "allow" }] },
-    });
-    const session = createClient({ socketPath: gatewaySocketPath(fixture.home), token });
-    const words = ["run", "--", "sh", "-c", 'echo "$HOLDFAST_SESSION_KEY $HOLDFAST_RUN_ID"'];
-    const { run, output } = await session.exec({
-      body: {
-        argv: [process.execPath, cliPath, ...words],
-        environment: { PATH: process.env["PATH"] ?? "", HOLDFAST_HOME: fixture.home },
-      },
-    });
-    const [key, inner] = (output[0]?.text ?? "").trim().split(" ");
-    expect({ code: run.exit?.code, key }).toEqual({ code: 0, key: "agent-1" });
-    expect(inner).not.toBe(run.runId);
-    expect(await fixture.record(inner ?? "")).toMatchObject({
-      sessionKey: "agent-1",
-      policy: { callerBound: true },
-    });
+    for (const [words, status, sentence] of [
+      ["run -- true", 125, "--in-process"],
+      ["gateway start", 1, "cannot be started from inside a run"],
+      ["gateway run", 1, "cannot be run from inside a run"],
+      ["gateway restart", 1, "cannot be restarted from inside a run"],
+    ] as const) {
+      const { child, finished } = fixture.startWith(inside, ...words.split(" "));
+      child.stdin.end();
+      const { code, stderr } = await finished;
+      expect(code, words).toBe(status);
+      expect(stderr).toMatch(/^holdfast: [^\n]+\n$/);
+      expect(stderr).toContain(sentence);
+      expect(await fixture.processes()).toEqual([]);
+    }
   });
 
   test("--in-process works for the operator, and is refused for a session", async () => {

@@ -15,11 +15,15 @@ import { newRunEvent, EXITED, LEASE_MS, newRun } from "../../support/store/run-s
 import { repetitions, scaled } from "../../support/scale.js";
 import { startGatewayProcess, temporaryHomeWithBystander } from "../../support/gateway/gateway-process.js";
 
-/** More connections and streams than one session may have. */
-const FOLLOWERS = repetitions(600, 2_000);
-const REQUESTS = repetitions(1_000, 10_000);
-const RUNS = 30;
+/** With the connections of the requests, more than a session may have. */
+const FOLLOWERS = repetitions(450, 2_000);
+const REQUESTS = repetitions(600, 10_000);
+const RUNS = repetitions(10, 30);
 const RUNS_WITH_LARGE_LABELS = repetitions(8, 24);
+/** Events of each run. */
+const EVENTS = repetitions(200, 600);
+/** Runs of a session that requests all of them at once, of which 20 have large labels. */
+const LISTED = repetitions(200, 1_000);
 /** A request could carry that much before labels had a limit. */
 const LARGEST_LABEL = 3_900_000;
 
@@ -52,7 +56,7 @@ async function fill(home: string, sessionIds: readonly string[]): Promise<void> 
       type: "output",
       data: { stdout: 1, stderr: 0 },
     } as const satisfies NewRunEvent;
-    await store.appendEvents(Array.from({ length: 600 }, () => output));
+    await store.appendEvents(Array.from({ length: EVENTS }, () => output));
   }
 }
 
@@ -156,7 +160,7 @@ test(
     const { session, token } = await operator.openSession({ body: { key: "large" } });
     {
       await using store = await openSqliteStore({ path: join(home, "store.sqlite") });
-      for (let at = 0; at < 1_100; at++) {
+      for (let at = 0; at < LISTED + 100; at++) {
         const labels = { large: "x".repeat(at < 20 ? LARGEST_LABEL : 16_000) };
         const run = newRun({ sessionId: session.id, labels, createdAt: Date.now() });
         const lease = await store.insertRun(run, LEASE_MS);
@@ -167,8 +171,8 @@ test(
     const params = { id: session.id };
     const before = await rssOf(pid);
     for (let at = 0; at < 3; at++) {
-      const { runs } = await client.sessionHistory({ params, query: { limit: 1_000 } });
-      expect(runs).toHaveLength(1_000);
+      const { runs } = await client.sessionHistory({ params, query: { limit: LISTED } });
+      expect(runs).toHaveLength(LISTED);
       await client.sessionStatus({ params });
     }
     expect((await rssOf(pid)) - before).toBeLessThan(100);
@@ -180,7 +184,7 @@ test(
         return performance.now() - begun;
       }),
     ]);
-    expect(cleared).toEqual({ cleared: 1_100 });
+    expect(cleared).toEqual({ cleared: LISTED + 100 });
     expect(waited).toBeLessThan(scaled(ANSWER_MS));
     expect((await rssOf(pid)) - before).toBeLessThan(200);
   },

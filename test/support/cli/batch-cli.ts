@@ -19,11 +19,16 @@ export class BatchCli implements AsyncDisposable {
     this.#ended = once(this.#child, "exit").then(() => null);
   }
 
-  async holdfast(...args: readonly string[]): Promise<CliResult> {
+  holdfast(...args: readonly string[]): Promise<CliResult> {
+    return this.holdfastWith({}, ...args);
+  }
+
+  /** The variables are those of this command only. */
+  async holdfastWith(env: Readonly<Record<string, string>>, ...args: readonly string[]): Promise<CliResult> {
     const { stdout: out, stderr: err } = this.#child;
     if (out === null || err === null) throw new Error("the child has no output streams");
     const output = Promise.all([readToMark(out), readToMark(err), once(this.#child, "message")]);
-    this.#child.send({ args, mark: END_MARK });
+    this.#child.send({ args, env, mark: END_MARK });
     const first = await Promise.race([output, this.#ended]);
     if (first === null) throw new Error(`${args.join(" ")} ended the program`);
     const [stdout, stderr, [code]] = first;

@@ -261,18 +261,21 @@ const reapCases: readonly CrashCase[] = reapPhase.steps.map((step) => ({
 /** Every combination, for a soak run. */
 export const allCases: readonly CrashCase[] = [...killCases, ...stopCases, ...reapCases];
 
-/** Every step with one of its targets, in turn; every phase with stopped anchors; every second step of a reap. */
+/**
+ * Every second step with one of its targets, in turn; each way of stopped anchors; one step of a reap. The tests of
+ * system/spawn kill supervisor and anchor at every step of a spawn.
+ */
 export const someCases: readonly CrashCase[] = [
-  ...steps.flatMap(({ phase, step }, at) => {
-    const targets = targetsAt(step);
-    return targets
-      .slice(at % targets.length, (at % targets.length) + 1)
-      .map((target) => ({ phase, step, target }));
-  }),
-  ...phases.flatMap((phase, at) =>
-    stopCases.filter((one) => one.phase === phase && one.target === stoppedTargets[at % 2]).slice(0, 1),
+  ...steps
+    .filter((_, at) => at % 2 === 1)
+    .map(({ phase, step }, at) => {
+      const targets = targetsAt(step);
+      return { phase, step, target: targets[at % targets.length] ?? supervisorOnly };
+    }),
+  ...stoppedTargets.flatMap((target, at) =>
+    stopCases.filter((one) => one.phase === phases[1 + at] && one.target === target).slice(0, 1),
   ),
-  ...reapCases.filter((_, at) => at % 2 === 1),
+  ...reapCases.filter(({ step }) => step === "reaped"),
 ];
 
 /** The cases of a supervisor that is killed alone, at these steps: "phase: step". */

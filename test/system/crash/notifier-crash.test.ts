@@ -7,7 +7,7 @@ import { describe, expect, test } from "vitest";
 import type { Notification } from "../../../src/model/outbox.js";
 import { openSqliteStore } from "../../../src/store/sqlite/open.js";
 import type { Store } from "../../../src/store/store.js";
-import { repetitions } from "../../support/scale.js";
+import { repetitions, soak } from "../../support/scale.js";
 import { type ChildHandle, startChildBeside } from "../../support/store/child-process.js";
 import { startPgBouncer, whyNoPooler } from "../../support/store/postgres-pooler.js";
 import { startReplicatedServer } from "../../support/store/postgres-replication.js";
@@ -48,6 +48,7 @@ interface NotifierCrashOptions {
   readonly lanes: number;
   /** How often the worker of a lane is killed at each step. */
   readonly rounds: number;
+  readonly steps?: readonly (typeof NOTIFIER_STEPS)[number][];
 }
 
 /** An HTTP receiver that keeps the notifications in order. */
@@ -91,8 +92,9 @@ async function startReceiver(): Promise<
 }
 
 /** Kills workers at each step between the end of a task and the record that its notification was delivered. */
-function notifierCrashSuite(name: string, { store: openStore, lanes, rounds }: NotifierCrashOptions): void {
-  const kills = NOTIFIER_STEPS.length * rounds;
+function notifierCrashSuite(name: string, options: NotifierCrashOptions): void {
+  const { store: openStore, lanes, rounds, steps = NOTIFIER_STEPS } = options;
+  const kills = steps.length * rounds;
   // A worker takes half a second of CPU time; the machine may be loaded.
   const timeout = kills * 15_000 + 60_000;
   describe.concurrent(`SIGKILL of a notifier, ${name}`, () => {
@@ -116,8 +118,8 @@ function notifierCrashSuite(name: string, { store: openStore, lanes, rounds }: N
             );
           const struck: Notification[] = [];
           for (let kill = 0; kill < kills; kill += 1) {
-            const step = NOTIFIER_STEPS[kill % NOTIFIER_STEPS.length] ?? expect.fail("no step");
-            const times = 1 + ((lane + Math.floor(kill / NOTIFIER_STEPS.length)) % MESSAGES_PER_STEP);
+            const step = steps[kill % steps.length] ?? expect.fail("no step");
+            const times = 1 + ((lane + kill + Math.floor(kill / steps.length)) % MESSAGES_PER_STEP);
             if (kill === Math.floor(kills / 2)) await place.halfway?.();
             await using worker = work(`w${kill}`, step, times);
             if (step === "received")
@@ -168,15 +170,12 @@ async function ownFile(): Promise<NotifierCrashStore> {
   };
 }
 
-// Three rounds: each step is reached by the first, the second and the third message.
-notifierCrashSuite("records in SQLite", {
-  store: ownFile,
-  lanes: repetitions(1, 2),
-  rounds: repetitions(3, 30),
-});
-
-/** In an ordinary run each step once: a worker does the same with either store. */
 const rounds = repetitions(1, 30);
+
+notifierCrashSuite("records in SQLite", { store: ownFile, lanes: repetitions(1, 2), rounds });
+
+/** A worker does the same with either store: an ordinary run kills it around the statements of a database. */
+const steps = soak ? NOTIFIER_STEPS : (["committed", "claimed", "received", "settling"] as const);
 
 async function throughPooler(): Promise<NotifierCrashStore> {
   const server = await startPostgresServer();
@@ -205,10 +204,15 @@ async function overPromotedStandBy(): Promise<NotifierCrashStore> {
 }
 
 describe.skipIf(whyNoPooler !== null)("with a pooler,", () => {
-  notifierCrashSuite("records in PostgreSQL through PgBouncer", { store: throughPooler, lanes: 1, rounds });
+  notifierCrashSuite("records in PostgreSQL through PgBouncer", {
+    store: throughPooler,
+    lanes: 1,
+    rounds,
+    steps,
+  });
 });
 
 describe.skipIf(whyNoPostgres !== null)("with a stand-by,", () => {
-  const suite = { store: overPromotedStandBy, lanes: 1, rounds };
+  const suite = { store: overPromotedStandBy, lanes: 1, rounds, steps };
   notifierCrashSuite("records in PostgreSQL whose primary is killed and whose stand-by is promoted", suite);
 });

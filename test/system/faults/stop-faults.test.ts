@@ -74,6 +74,9 @@ const STOPS: readonly ((client: GatewayClient, exec: Exec, home: string) => Prom
   },
 ];
 
+/** Each of them has runs that the commands of the others do not mean. */
+const FAULTS_TOGETHER = 5;
+
 /** A gateway, and runs with the commands that stop them. */
 class Work {
   readonly fixture: RecoveryFixture;
@@ -86,9 +89,8 @@ class Work {
     this.#stops = stops;
   }
 
-  /** All commands in a soak run; otherwise every third, so that each fault meets some and each command some faults. */
-  static async begin(fixture: RecoveryFixture, fault: number): Promise<Work> {
-    const gateway = await fixture.gateway();
+  /** All commands in a soak run; otherwise every fifth, so that each fault meets two and each command two faults. */
+  static async begin(fixture: RecoveryFixture, gateway: GatewayRun, fault: number): Promise<Work> {
     const token = (await readOperatorToken(fixture.home)) ?? "";
     const client = createClient({ socketPath: gatewaySocketPath(fixture.home), token });
     const exec: Exec = async (more = {}) => {
@@ -96,7 +98,7 @@ class Work {
       return (await client.exec({ body })).run.runId;
     };
     const stops: Stop[] = [];
-    for (const start of STOPS.filter((_, at) => soak || at % 3 === fault % 3))
+    for (const start of STOPS.filter((_, at) => soak || at % FAULTS_TOGETHER === fault))
       stops.push(await start(client, exec, fixture.home));
     for (const { runId } of stops)
       await waitFor(`${runId} has started`, async () => (await fixture.membersOf(runId)).length > 0);
@@ -128,72 +130,23 @@ class Work {
 
 type Fault = readonly [name: string, during: (work: Work, stops: () => Promise<void>) => Promise<void>];
 
-const faults: readonly Fault[] = [
+/** The gateway lives; the last fault is not undone. */
+const faultsBesideGateway: readonly Fault[] = [
   [
     "the gateway SIGSTOPped",
     async ({ gateway }, stops) => {
       process.kill(gateway.pid, "SIGSTOP");
       await waitFor("it is stopped", () => processState(gateway.pid) === "T");
       await stops();
-      await gateway.kill();
-    },
-  ],
-  [
-    "the gateway killed",
-    async ({ gateway }, stops) => {
-      await gateway.kill();
-      await stops();
+      process.kill(gateway.pid, "SIGCONT");
     },
   ],
   [
     "the store locked",
-    async ({ fixture, gateway }, stops) => {
-      const holder = new DatabaseSync(fixture.store);
-      holder.exec("begin exclusive");
+    async ({ fixture }, stops) => {
+      using holder = lockedStore(fixture, "begin exclusive");
       await stops();
       holder.exec("rollback");
-      holder.close();
-      await gateway.kill();
-    },
-  ],
-  [
-    "the gateway killed and the store locked against reading",
-    async ({ fixture, gateway }, stops) => {
-      await gateway.kill();
-      const holder = new DatabaseSync(fixture.store);
-      holder.exec(
-        "pragma locking_mode = exclusive; begin exclusive; update runs set updated_at = updated_at",
-      );
-      await stops();
-      holder.exec("rollback");
-      holder.close();
-    },
-  ],
-  [
-    "the store corrupt",
-    async ({ fixture, gateway }, stops) => {
-      fixture.sql("pragma wal_checkpoint(truncate)");
-      await truncate(fixture.store, 5_000);
-      await stops();
-      await gateway.kill();
-    },
-  ],
-  [
-    "the gateway killed and the store corrupt",
-    async ({ fixture, gateway }, stops) => {
-      await gateway.kill();
-      for (const rest of ["-wal", "-shm"]) await rm(`${fixture.store}${rest}`, { force: true });
-      await writeFile(fixture.store, "garbage".repeat(3_000));
-      await stops();
-    },
-  ],
-  [
-    "the gateway killed and the store missing",
-    async ({ fixture, gateway }, stops) => {
-      await gateway.kill();
-      for (const name of readdirSync(fixture.home))
-        if (name.startsWith("store.sqlite")) await rm(join(fixture.home, name));
-      await stops();
     },
   ],
   [
@@ -201,39 +154,92 @@ const faults: readonly Fault[] = [
     async (work, stops) => {
       for (const pid of await work.anchors) process.kill(pid, "SIGSTOP");
       await stops();
-      await work.gateway.kill();
     },
   ],
   [
-    "the gateway killed and every anchor SIGSTOPped",
-    async (work, stops) => {
-      const anchors = await work.anchors;
-      await work.gateway.kill();
-      for (const pid of anchors) process.kill(pid, "SIGSTOP");
+    "the store corrupt",
+    async ({ fixture }, stops) => {
+      fixture.sql("pragma wal_checkpoint(truncate)");
+      await truncate(fixture.store, 5_000);
       await stops();
     },
   ],
 ];
 
-describe.concurrent("a stopping command ends its tree within its bound", () => {
-  test.each(faults.map(([name, during], at) => [name, during, at] as const))(
-    "with %s",
-    async (_, during, at) => {
-      await using fixture = await RecoveryFixture.open();
-      const work = await Work.begin(fixture, at);
-      await during(work, () => work.stopsAll());
+/** The first fault kills the gateway; the last ones are not undone. */
+const faultsWithoutGateway: readonly Fault[] = [
+  ["the gateway killed", (_, stops) => stops()],
+  [
+    "the gateway killed and the store locked against reading",
+    async ({ fixture }, stops) => {
+      const lock =
+        "pragma locking_mode = exclusive; begin exclusive; update runs set updated_at = updated_at";
+      using holder = lockedStore(fixture, lock);
+      await stops();
+      holder.exec("rollback");
     },
-  );
+  ],
+  [
+    "the gateway killed and every anchor SIGSTOPped",
+    async (work, stops) => {
+      for (const pid of await work.anchors) process.kill(pid, "SIGSTOP");
+      await stops();
+    },
+  ],
+  [
+    "the gateway killed and the store missing",
+    async ({ fixture }, stops) => {
+      for (const name of readdirSync(fixture.home))
+        if (name.startsWith("store.sqlite")) await rm(join(fixture.home, name));
+      await stops();
+    },
+  ],
+  [
+    "the gateway killed and the store corrupt",
+    async ({ fixture }, stops) => {
+      for (const rest of ["-wal", "-shm"]) await rm(`${fixture.store}${rest}`, { force: true });
+      await writeFile(fixture.store, "garbage".repeat(3_000));
+      await stops();
+    },
+  ],
+];
+
+function lockedStore({ store }: RecoveryFixture, statements: string): InstanceType<typeof DatabaseSync> {
+  const holder = new DatabaseSync(store);
+  holder.exec(statements);
+  return holder;
+}
+
+/** In a soak run each fault has a gateway of its own, because it meets every command. */
+const together = (faults: readonly Fault[]): readonly (readonly Fault[])[] =>
+  soak ? faults.map((fault) => [fault]) : [faults];
+
+describe.concurrent("a stopping command ends its tree within its bound", () => {
+  for (const withGateway of [true, false])
+    for (const faults of together(withGateway ? faultsBesideGateway : faultsWithoutGateway))
+      test(`with ${faults.map(([name]) => name).join("; with ")}`, async () => {
+        await using fixture = await RecoveryFixture.open();
+        const gateway = await fixture.gateway();
+        const works: Work[] = [];
+        for (const at of faults.keys()) works.push(await Work.begin(fixture, gateway, at));
+        if (!withGateway) await gateway.kill();
+        for (const [at, [, during]] of faults.entries()) {
+          const work = works[at] ?? expect.fail("no work");
+          await during(work, () => work.stopsAll());
+        }
+        await gateway.kill();
+      });
 
   test("with the disk full", async (context) => {
     if (whyNoMounts !== null) context.skip(whyNoMounts);
     await using disk = mountSmallDisk("16m");
     await using fixture = await RecoveryFixture.open(disk.path);
-    const work = await Work.begin(fixture, faults.length);
+    const gateway = await fixture.gateway();
+    const work = await Work.begin(fixture, gateway, FAULTS_TOGETHER - 1);
     const filler = join(disk.path, "..", "filler");
     await writeFile(filler, Buffer.alloc(64 * 1024 * 1024)).catch(() => {});
     await work.stopsAll();
     await rm(filler);
-    await work.gateway.kill();
+    await gateway.kill();
   });
 });

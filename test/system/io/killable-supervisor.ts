@@ -1,5 +1,6 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { onTestFinished } from "vitest";
 import type { CommandInput, SpawnOptions } from "../../../src/supervisor/api.js";
@@ -18,6 +19,8 @@ export interface SupervisorOrder {
 export interface KillableSupervisor {
   /** The runs that the supervisor reports to hold. */
   readonly runIds: Promise<readonly string[]>;
+  /** The first piece of `feed` was accepted. */
+  readonly fed: Promise<void>;
   readonly ended: Promise<void>;
   kill(): Promise<void>;
 }
@@ -35,14 +38,19 @@ export function startKillableSupervisor(task: SupervisorOrder): KillableSupervis
     (error: unknown) => void (errors += String(error)),
   );
   onTestFinished(() => void child.kill("SIGKILL"));
-  const runIds = new Promise<readonly string[]>((resolve, reject) => {
-    child.stdout.once("data", (line: Buffer) => resolve(JSON.parse(line.toString()) as string[]));
-    void ended.then(() => reject(new Error(`the supervising process ended before it held a run: ${errors}`)));
-  });
+  const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+  const nextLine = async (): Promise<string> => {
+    const { done, value } = await lines.next();
+    if (done === true) throw new Error(`the supervising process ended before it held a run: ${errors}`);
+    return value;
+  };
+  const runIds = nextLine().then((line) => JSON.parse(line) as string[]);
+  const fed = nextLine().then(() => undefined);
   // A supervisor that is killed early reports no runs.
-  runIds.catch(() => {});
+  for (const each of [runIds, fed]) each.catch(() => {});
   return {
     runIds,
+    fed,
     ended,
     kill: async () => {
       child.kill("SIGKILL");

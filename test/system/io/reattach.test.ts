@@ -20,7 +20,7 @@ import { startKillableSupervisor, type SupervisorOrder } from "./killable-superv
 
 const INSTANCE = "in_again";
 const KIB = 1024;
-const rounds = repetitions(12, 150);
+const rounds = repetitions(6, 150);
 const timeout = repetitions(60_000, 900_000);
 
 /** Long enough for some supervisors to attach, short enough to kill others before they have opened the store. */
@@ -33,6 +33,7 @@ async function killRepeatedly(
 ): Promise<readonly string[]> {
   const first = startKillableSupervisor(spawn === undefined ? task : { ...task, spawn });
   const runIds = await first.runIds;
+  if (task.feed !== undefined) await first.fed;
   await setTimeout(Math.random() * 100);
   await first.kill();
   await afterEach();

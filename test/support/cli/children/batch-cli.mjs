@@ -3,15 +3,19 @@ import { writeSync } from "node:fs";
 import { reportError } from "../../../../dist/cli/print/stderr.js";
 import { runProgram } from "../../../../dist/cli/program.js";
 
-process.on("message", ({ args, mark }) => void answer(args, mark));
+process.on("message", ({ args, env, mark }) => void answer(args, env, mark));
 
-async function answer(args, mark) {
+async function answer(args, env, mark) {
   let code;
+  const before = { ...process.env };
+  Object.assign(process.env, env);
   try {
     code = await runProgram(["node", "holdfast", ...args]);
   } catch (error) {
     code = reportError(error);
   }
+  for (const name of Object.keys(env)) delete process.env[name];
+  Object.assign(process.env, before);
   writeSync(1, mark);
   writeSync(2, mark);
   process.send(code);

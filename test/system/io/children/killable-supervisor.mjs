@@ -3,7 +3,7 @@
 //   home, instanceId   the instance to continue
 //   spawn              [input, options]s to start before anything else
 //   follow             file to write stdout to; each chunk is acknowledged after it was written
-//   feed               file to write to stdin, from the offset that the anchor has accepted
+//   feed               file to write to stdin, from the offset that the anchor has accepted; says when it has begun
 //   pauseMs            after each chunk or piece
 //   lastly             "cancel" or "write": do that to the run, then end by SIGKILL at once
 import { openSync, readFileSync, writeSync } from "node:fs";
@@ -47,6 +47,7 @@ async function feed(input) {
     const piece = input.subarray(at, at + sizes[turn % sizes.length]);
     await run.write(piece);
     at += piece.length;
+    if (turn === 0) console.log("fed");
     await setTimeout(pauseMs);
   }
 }
