@@ -142,7 +142,7 @@ export class AcpController implements AsyncDisposable {
     const row = await this.#registry.requireSession(sessionId);
     if (row.state === "closed") return { session: row, survivors: [] };
     if (await this.isLost(row)) {
-      const session = await closeLostSession(this.#deps, row, request.actor, this.#registry.clock.wall());
+      const session = await closeLostSession(this.#deps, row, request, this.#registry.clock.wall());
       this.updates.wake(sessionId);
       return { session, survivors: [] };
     }

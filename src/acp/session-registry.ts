@@ -25,7 +25,7 @@ export interface SessionRegistryDeps {
     Pick<ReadStore, "now">;
   readonly sessions: Pick<
     Sessions,
-    "open" | "openFor" | "close" | "get" | "getByKey" | "issueRunToken" | "bindToken"
+    "open" | "openFor" | "close" | "recordClosing" | "get" | "getByKey" | "issueRunToken" | "bindToken"
   >;
   readonly agents: ReadonlyMap<string, AgentEntry>;
   /** Variables that the config passes to runs of sessions. */
@@ -175,9 +175,10 @@ export class SessionRegistry {
       command: () => this.commands.forRestart(writer.row),
       bindToken: (command, runId) => this.commands.bindToken(command, runId),
       execRules: async () => (await sessions.get(sessionId))?.execRules ?? row.execRules,
-      onClosed: async (actor) => {
+      onClosing: (actor, reason) => sessions.recordClosing(sessionId, actor, reason),
+      onClosed: async (actor, reason) => {
         this.commands.forget(sessionId);
-        await sessions.close(sessionId, actor);
+        await sessions.close(sessionId, actor, reason);
         remove();
         this.updates.wake(sessionId);
       },

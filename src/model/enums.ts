@@ -146,5 +146,8 @@ export const OUTBOX_STATUSES = [
   "dismissed",
 ] as const;
 
+/** States of a lease, derived from the record of its run. */
+export const LEASE_STATES = ["open", "closing", "closed", "lost"] as const;
+
 /** The label that holds the name of a run. */
 export const NAME_LABEL = "name";

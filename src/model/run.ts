@@ -1,3 +1,4 @@
+import type { LEASE_STATES } from "./enums.js";
 import type { RecordOf } from "./records.js";
 import type {
   importedFactsSchema,
@@ -43,6 +44,16 @@ export const FIRST_EPOCH = 1;
 
 /** Every state but `exited`. */
 export const OPEN_RUN_STATES = ["starting", "running", "exiting"] as const satisfies readonly RunStateName[];
+
+/** `lost`: how the run ended is unknown. */
+export type LeaseState = (typeof LEASE_STATES)[number];
+
+/** The state of a run's lease, derived from its record. */
+export function leaseStateOf({ state, exit }: Pick<RunRecord, "state" | "exit">): LeaseState {
+  if (state === "exiting") return "closing";
+  if (state !== "exited") return "open";
+  return exit?.reason === "lost" ? "lost" : "closed";
+}
 
 export const NO_DEADLINES: RunDeadlines = { overallMs: null, noOutputMs: null };
 

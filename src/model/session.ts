@@ -1,5 +1,11 @@
 import { z } from "zod";
-import { INTERACTION_MODES, MESSAGE_DELIVERIES, MESSAGE_ROLES, VISIBILITIES } from "./enums.js";
+import {
+  INTERACTION_MODES,
+  type LEASE_STATES,
+  MESSAGE_DELIVERIES,
+  MESSAGE_ROLES,
+  VISIBILITIES,
+} from "./enums.js";
 import { execRuleSchema } from "./exec-rule.js";
 import type { RecordOf } from "./records.js";
 
@@ -25,6 +31,10 @@ export const sessionSchema = z.object({
   createdAt: z.number(),
   /** Not null: the session is closed. Its record is kept while others refer to it. */
   closedAt: z.number().nullable(),
+  /** The actor that closed it, or began to; null: it is open, or an earlier version closed it. */
+  closedBy: z.string().nullable(),
+  /** Why it was closed, in the words of the actor; null: no reason was given. */
+  closeReason: z.string().nullable(),
   /** The id that the agent's own command uses to resume the session; null: the agent did not report one. */
   agentSessionId: z.string().nullable(),
 });
@@ -55,9 +65,14 @@ export const messageSchema = z.object({
 });
 
 export type SessionRecord = RecordOf<typeof sessionSchema>;
+/** A session with the lease of its agent's last run; null: it has no agent, or no run yet. */
+export type SessionRow = SessionRecord & {
+  readonly leaseId: string | null;
+  readonly leaseState: (typeof LEASE_STATES)[number] | null;
+};
 export type Visibility = SessionRecord["visibility"];
 export type InteractionMode = SessionRecord["interactionMode"];
-export type NewSession = Omit<SessionRecord, "closedAt" | "agentSessionId">;
+export type NewSession = Omit<SessionRecord, "closedAt" | "closedBy" | "closeReason" | "agentSessionId">;
 
 /** The sessions that one session may see. Made by `visibleSessions` (sessions/can-see.ts), applied in SQL. */
 export interface SessionScope {

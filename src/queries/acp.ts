@@ -4,22 +4,34 @@ import { recordedClientAccess } from "../config/agents.js";
 import { defaults } from "../defaults.js";
 import { NotFound } from "../errors.js";
 import type { AcpPermissionRequest, AcpSession, AcpTurn, AcpUpdate } from "../model/acp.js";
+import type { RunRecord } from "../model/run.js";
 import type { SessionRecord } from "../model/session.js";
 import { type ApprovalQuestion, questionHead } from "../sessions/approval-question.js";
 import type { Authorizer } from "../sessions/authorizer.js";
 import type { Requester } from "../sessions/requester.js";
 import type { Sessions } from "../sessions/sessions.js";
+import { agentRun, agentRuns, leaseOf, type RunLookup } from "./leases.js";
 import type { AcpSessionFilter, AcpStore } from "../store/acp/contract.js";
 import { sanitizeText } from "../text/sanitize.js";
 import { lastChars } from "../text/truncate.js";
 
+/** `run`: the last run of its agent. */
 export function acpSessionResponse(
   session: AcpSession,
   row: SessionRecord | null,
+  run: RunRecord | null,
 ): ResponseOf<"acpClose">["session"] {
   const { argv: _argv, tmpdir: _tmpdir, capabilities: _capabilities, ...rest } = session;
   const { end: _end, sending: _sending, pending: _pending, rules, ...shown } = rest;
-  return { ...shown, rules: [...rules], key: row?.key ?? "", agentId: row?.agentId ?? null };
+  return {
+    ...shown,
+    rules: [...rules],
+    key: row?.key ?? "",
+    agentId: row?.agentId ?? null,
+    closedBy: row?.closedBy ?? null,
+    closeReason: row?.closeReason ?? null,
+    ...leaseOf(run),
+  };
 }
 
 /** A turn with the newest part of its text. */
@@ -81,7 +93,8 @@ interface AcpQueryDeps {
     | "listAcpTurns"
     | "listAcpUpdates"
     | "listAcpPermissionRequests"
-  >;
+  > &
+    RunLookup;
   readonly sessions: Pick<Sessions, "get">;
   readonly authorizer: Pick<Authorizer, "requireSession" | "sessionScope">;
   readonly stderrOf: (sessionId: string) => string;
@@ -93,8 +106,8 @@ interface AcpQueryDeps {
 /** Read-only handlers, used by the gateway and, without a gateway, on the store alone. */
 export function createAcpQueries(deps: AcpQueryDeps): Pick<RouteHandlers, AcpQueryVerb> {
   const { store } = deps;
-  const shown = async (session: AcpSession): Promise<ReturnType<typeof acpSessionResponse>> =>
-    acpSessionResponse(session, await deps.sessions.get(session.sessionId));
+  const shown = async (session: AcpSession, run: RunRecord | null) =>
+    acpSessionResponse(session, await deps.sessions.get(session.sessionId), run);
   const withQuestion = async (
     permission: AcpPermissionRequest,
   ): Promise<ReturnType<typeof acpPermissionResponse>> =>
@@ -110,9 +123,10 @@ export function createAcpQueries(deps: AcpQueryDeps): Pick<RouteHandlers, AcpQue
   return {
     acpList: async ({ query: { all, limit } }, { requester }) => {
       const open = all === true ? {} : { open: true };
+      const found = await store.listAcpSessions({ ...open, ...seenBy(requester), limit });
+      const runs = await agentRuns(store, found);
       const sessions = [];
-      for (const session of await store.listAcpSessions({ ...open, ...seenBy(requester), limit }))
-        sessions.push(await shown(session));
+      for (const session of found) sessions.push(await shown(session, runs.get(session.runId ?? "") ?? null));
       return { sessions };
     },
 
@@ -124,7 +138,7 @@ export function createAcpQueries(deps: AcpQueryDeps): Pick<RouteHandlers, AcpQue
       const offer = recordedClientAccess(await store.listAcpUpdates({ sessionId, limit: 1 }));
       const { verified, why, processes } = await deps.verifyOwnedTree(sessionId);
       return {
-        session: await shown(session),
+        session: await shown(session, await agentRun(store, session)),
         turns: [...open, ...last].map(acpTurnResponse),
         permissions: await Promise.all(
           (await store.listAcpPermissionRequests({ sessionId, pending: true })).map(withQuestion),

@@ -5,15 +5,16 @@ import type { AcpTurn } from "../model/acp.js";
 import { omitUndefined } from "../model/records.js";
 import { CLI_BACKEND } from "../model/enums.js";
 import type { SessionMessage, SessionRecord } from "../model/session.js";
-import { OPEN_RUN_STATES, type RunRecord } from "../model/run.js";
+import { leaseStateOf, OPEN_RUN_STATES, type RunRecord } from "../model/run.js";
 import type { AcpStore } from "../store/acp/contract.js";
 import type { MessageStore } from "../store/messages/contract.js";
 import type { RunFilter } from "../store/runs/contract.js";
 import { acpPermissionResponse, acpTurnResponse } from "./acp.js";
+import { leaseOf, withLeases } from "./leases.js";
 
 /** The records of sessions. */
 type SessionRecords = Pick<MessageStore, "listMessages" | "countMessages"> &
-  Pick<AcpStore, "getAcpSession" | "listAcpTurns" | "listAcpPermissionRequests">;
+  Pick<AcpStore, "getAcpSession" | "listAcpSessions" | "listAcpTurns" | "listAcpPermissionRequests">;
 
 interface RunLister {
   listRuns(filter: RunFilter): Promise<readonly RunRecord[]>;
@@ -29,10 +30,21 @@ export async function readSessionStatus(
   const acp = session.backend === ACP_BACKEND ? await readAcpStatus(session, records) : null;
   // An agent that waits for a prompt is a run, and idle.
   const works = open.some(({ backendId }) => backendId !== ACP_BACKEND) || isBusy(acp);
+  const [row = { ...session, ...leaseOf(null) }] = await withLeases([session], {
+    listRuns: (filter) => runs.listRuns(filter),
+    listAcpSessions: (filter) => records.listAcpSessions(filter),
+  });
   return {
-    session,
+    session: row,
     state: session.closedAt === null ? (works ? "working" : "idle") : "ended",
-    runs: open.map(({ runId, state, command, createdAt }) => ({ runId, state, command, createdAt })),
+    runs: open.map(({ runId, state, command, createdAt, leaseId, exit }) => ({
+      runId,
+      state,
+      command,
+      createdAt,
+      leaseId,
+      leaseState: leaseStateOf({ state, exit }),
+    })),
     messages: await records.countMessages(session.id),
     acp,
   };

@@ -125,9 +125,14 @@ export class Sessions {
     return this.#store.setAgentSessionId(id, agentSessionId);
   }
 
+  /** Records who closes the session, and why, before `close`. */
+  recordClosing(id: string, actor: string, reason: string | null): Promise<void> {
+    return this.#store.recordSessionClosing(id, actor, reason);
+  }
+
   /** Closes a session; its tokens and approvals end. False: it was not open. */
-  async close(id: string, actor: string): Promise<boolean> {
-    const closed = await this.#store.closeSession(id, actor, this.#clock.wall());
+  async close(id: string, actor: string, reason: string | null = null): Promise<boolean> {
+    const closed = await this.#store.closeSession(id, actor, this.#clock.wall(), reason);
     await this.#approvals.sessionClosed(id);
     return closed;
   }

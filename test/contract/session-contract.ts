@@ -6,7 +6,7 @@ import type { RunFilter } from "../../src/store/runs/contract.js";
 import type { Store } from "../../src/store/store.js";
 import { LEASE_MS, newRunEvent, EXITED, newRun } from "../support/store/run-samples.js";
 import { newTask } from "../support/store/task-samples.js";
-import { AT, newSession } from "../support/store/session-samples.js";
+import { AT, newSession, OPEN_SESSION } from "../support/store/session-samples.js";
 import { type TestDatabase, twoSupervisors } from "./test-database.js";
 
 /** The contract of every store for sessions. */
@@ -35,7 +35,7 @@ export function sessionContract(name: string, createDatabase: () => Promise<Test
           execRules: [],
         }),
       ]) {
-        const row = { ...session, closedAt: null, agentSessionId: null };
+        const row = { ...session, ...OPEN_SESSION };
         expect(await store.createSession(session)).toEqual({ session: row, created: true });
         expect(await other.getSession(session.id)).toEqual(row);
         expect(await other.getSessionByKey(session.key)).toEqual(row);
@@ -191,7 +191,7 @@ export function sessionContract(name: string, createDatabase: () => Promise<Test
       const first = newSession({ key: "main" });
       await store.createSession(first);
       const answer = await other.createSession(newSession({ key: "main", visibility: "all" }));
-      expect(answer).toEqual({ session: { ...first, closedAt: null, agentSessionId: null }, created: false });
+      expect(answer).toEqual({ session: { ...first, ...OPEN_SESSION }, created: false });
       expect(await store.listSessions({})).toHaveLength(1);
     });
 
@@ -200,7 +200,12 @@ export function sessionContract(name: string, createDatabase: () => Promise<Test
       await store.createSession(first);
       expect(await store.closeSession(first.id, "cli:ada", AT + 1)).toBe(true);
       expect(await other.getSessionByKey("main")).toBeNull();
-      expect(await other.getSession(first.id)).toEqual({ ...first, closedAt: AT + 1, agentSessionId: null });
+      expect(await other.getSession(first.id)).toEqual({
+        ...first,
+        ...OPEN_SESSION,
+        closedAt: AT + 1,
+        closedBy: "cli:ada",
+      });
       const second = newSession({ key: "main" });
       expect(await other.createSession(second)).toMatchObject({ created: true, session: { id: second.id } });
     });
@@ -212,6 +217,24 @@ export function sessionContract(name: string, createDatabase: () => Promise<Test
       expect(await other.closeSession(session.id, "b", AT + 2)).toBe(false);
       expect(await store.closeSession("ses_none", "b", AT + 2)).toBe(false);
       expect((await store.getSession(session.id))?.closedAt).toBe(AT + 1);
+    });
+
+    test("the actor and reason of a close are recorded, and those of the actor that began to close stay", async () => {
+      const [one, two] = [newSession(), newSession()];
+      for (const each of [one, two]) await store.createSession(each);
+      await store.closeSession(one.id, "a", AT + 1, "done");
+      await store.recordSessionClosing(two.id, "b", "superseded");
+      await other.recordSessionClosing(two.id, "c", "again");
+      expect(await other.getSession(two.id)).toMatchObject({ closedAt: null, closedBy: "b" });
+      await other.closeSession(two.id, "gateway restarted", AT + 2);
+      expect(await other.getSession(one.id)).toMatchObject({ closedBy: "a", closeReason: "done" });
+      expect(await other.getSession(two.id)).toMatchObject({
+        closedAt: AT + 2,
+        closedBy: "b",
+        closeReason: "superseded",
+      });
+      await store.recordSessionClosing(one.id, "late", "late");
+      expect(await other.getSession(one.id)).toMatchObject({ closedBy: "a", closeReason: "done" });
     });
 
     test("the agent's session id is set while the session is open, and finds the session", async () => {
@@ -292,8 +315,7 @@ export function sessionContract(name: string, createDatabase: () => Promise<Test
       expect(await store.issueToken(session.id, "hash-2", AT)).toBe(true);
       expect(await other.resolveToken("hash-1", AT)).toEqual({
         ...session,
-        closedAt: null,
-        agentSessionId: null,
+        ...OPEN_SESSION,
       });
       expect(await other.revokeToken("hash-1")).toBe(true);
       expect(await other.revokeToken("hash-1")).toBe(false);

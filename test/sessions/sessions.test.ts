@@ -39,6 +39,8 @@ describe("opening", () => {
       execRules: [],
       createdAt: world.clock.wallTime,
       closedAt: null,
+      closedBy: null,
+      closeReason: null,
       agentSessionId: null,
     });
   });

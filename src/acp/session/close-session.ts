@@ -15,6 +15,8 @@ import type { TurnRunner } from "./turn-runner.js";
 
 export interface CloseSessionOptions {
   readonly actor: string;
+  /** Why it is closed, for the record. */
+  readonly reason?: string | null;
   /** Also delete the session's data that the agent keeps, if the agent supports it. */
   readonly discardPersistentState?: boolean;
 }
@@ -23,7 +25,12 @@ export interface ClosingSession {
   readonly lifecycle: AgentLifecycle;
   readonly queue: PromptQueue;
   readonly turns: TurnRunner;
-  readonly deps: AgentLifecycleDeps & { readonly onClosed: (actor: string) => Promise<void> };
+  readonly deps: AgentLifecycleDeps & CloseHooks;
+}
+
+export interface CloseHooks {
+  readonly onClosing: (actor: string, reason: string | null) => Promise<void>;
+  readonly onClosed: (actor: string, reason: string | null) => Promise<void>;
 }
 
 /** Ends a session and its agent. After a time limit the agent is stopped even if the store does not answer. */
@@ -41,11 +48,13 @@ export async function closeSession(session: ClosingSession, options: CloseSessio
 
 async function runCloseSteps(
   { deps, lifecycle, queue, turns }: ClosingSession,
-  { actor, discardPersistentState: discard = false }: CloseSessionOptions,
+  { actor, reason = null, discardPersistentState: discard = false }: CloseSessionOptions,
 ): Promise<void> {
   const { writer, supervisor, clock, limits } = deps;
   if (writer.row.state === "closed") return;
   await writer.commit(() => ({ session: { state: "closing" } }));
+  // The gateway may be killed before the session is closed. A failure does not keep the agent alive.
+  await deps.onClosing(actor, reason).catch(() => undefined);
   await queue.cancelAll(actor);
   await lifecycle.preventStart();
   const { sentTurn } = turns;
@@ -62,9 +71,13 @@ async function runCloseSteps(
   const at = clock.wall();
   await writer.commit(() => ({
     session: { state: "closed", closedAt: at, tmpdir: null, sending: null, pending: [] },
-    updates: [{ turnId: null, at, type: "session", data: { state: "closed", actor } }],
+    updates: [{ turnId: null, at, type: "session", data: { state: "closed", actor, ...because(reason) } }],
   }));
-  await deps.onClosed(actor);
+  await deps.onClosed(actor, reason);
+}
+
+function because(reason: string | null): { readonly reason?: string } {
+  return reason === null ? {} : { reason };
 }
 
 interface AgentSessionCapabilities {
@@ -116,14 +129,14 @@ export async function isLostSession(
 export async function closeLostSession(
   { store, supervisor, sessions }: LostSessionDeps,
   row: AcpSession,
-  actor: string,
+  { actor, reason = null }: Pick<CloseSessionOptions, "actor" | "reason">,
   at: number,
 ): Promise<AcpSession> {
   const { sessionId } = row;
   const by = { gatewayInstanceId: supervisor.instanceId, actor, at };
   const change = await closeLostSessionChange(store, row, by);
   const written = await store.commitAcpChange(sessionId, row.gatewayInstanceId, change);
-  if (written !== null) await sessions.close(sessionId, actor);
+  if (written !== null) await sessions.close(sessionId, actor, reason);
   const closed = await store.getAcpSession(sessionId);
   if (closed === null) throw new NotFound(`ACP session ${sessionId}`);
   if (closed.state !== "closed") throw new AcpNotHeld(closed);

@@ -7,15 +7,13 @@ import { AgentLifecycle } from "../agent/agent-lifecycle.js";
 import type { RunningTurn } from "../turn/running-turn.js";
 import type { TurnActivity } from "../turn/turn-summary.js";
 import type { SessionWriter } from "../session-writer.js";
-import { closeSession, type CloseSessionOptions } from "./close-session.js";
+import { type CloseHooks, closeSession, type CloseSessionOptions } from "./close-session.js";
 import { MessageInbox, type MessageInboxDeps } from "./message-inbox.js";
 import { PromptQueue, type PromptQueueDeps, type PromptRequest } from "./prompt-queue.js";
 import { type CancelTurnOptions, TurnRunner, type TurnRunnerDeps } from "./turn-runner.js";
 
-export interface SessionRunnerDeps extends TurnRunnerDeps, MessageInboxDeps, PromptQueueDeps {
-  /** Called once, when the session is closed: revokes its tokens and closes its record. */
-  readonly onClosed: (actor: string) => Promise<void>;
-}
+/** `onClosed` is called once, when the session is closed: it revokes the session's tokens and closes its record. */
+export interface SessionRunnerDeps extends TurnRunnerDeps, MessageInboxDeps, PromptQueueDeps, CloseHooks {}
 
 /** Pause before the queue is read again after a failure of the store. */
 const RETRY_MS = 1_000;

@@ -11,6 +11,8 @@ import {
   acpSessionSchema,
   acpTurnSchema,
   acpUpdateSchema,
+  closedTreeFields,
+  closeReason,
   count,
   flag,
   pageLimit,
@@ -176,13 +178,19 @@ export const acpCloseRoute = defineRoute({
   errors: ["ACP_NOT_HELD"],
   audience: "session",
   params: sessionParams,
-  body: z.strictObject({ discardPersistentState: z.boolean().default(false) }),
+  body: z.strictObject({
+    discardPersistentState: z.boolean().default(false),
+    reason: closeReason,
+    /** Also close its open descendants, and stop the runs of all of them, but not services. */
+    tree: z.boolean().default(false),
+  }),
   /** With survivors, the session is closed later, when they are gone. */
   response: z.object({
     session: acpSessionSchema,
     survivors: z.array(survivor),
     /** The end of the agent's last run. `unproven`: the run was abandoned with its host. Null: there is no ended run. */
     emptiness: z.enum(["proven", "unproven"]).nullable(),
+    ...closedTreeFields,
   }),
 });
 

@@ -7,6 +7,7 @@ import {
   permissionRuleSchema as permissionRule,
   storedErrorSchema,
 } from "../../model/acp.js";
+import { LEASE_STATES } from "../../model/enums.js";
 import { gatewaySchema as gatewayRecord, type GatewayWithStatus } from "../../model/gateway.js";
 import { leftoverProcessSchema, runSchema as runRecord, survivorSchema } from "../../model/run-schema.js";
 import type { RunRecord } from "../../model/run.js";
@@ -15,6 +16,7 @@ import {
   messageSchema as messageRecord,
   type SessionMessage,
   type SessionRecord,
+  type SessionRow,
   sessionSchema as sessionRecord,
 } from "../../model/session.js";
 import {
@@ -25,6 +27,14 @@ import {
 } from "../../model/task-schema.js";
 import type { TaskRecord } from "../../model/task.js";
 import type { ApprovalView } from "../../sessions/approvals.js";
+
+/** Text that every database can store. */
+export const textWithoutNul = (maxChars: number) =>
+  z
+    .string()
+    .min(1)
+    .max(maxChars)
+    .refine((text) => !text.includes("\0"), "must be text without NUL");
 
 // Records as the API shows them. A schema with an id is a component of the OpenAPI document.
 
@@ -52,10 +62,49 @@ export const gatewaySchema: z.ZodType<GatewayWithStatus> = gatewayRecord
   })
   .meta({ id: "Gateway", description: "A gateway of the store, with its last heartbeat." });
 
+/** The lease of the last run of a session's agent. */
+const leaseFields = {
+  leaseId: z.string().nullable(),
+  leaseState: z.enum(LEASE_STATES).nullable(),
+};
+
 export const sessionSchema: z.ZodType<SessionRecord> = sessionRecord.meta({
   id: "Session",
   description: "The record of a session, as stored.",
 });
+
+export const sessionRowSchema: z.ZodType<SessionRow> = sessionRecord.extend(leaseFields).meta({
+  id: "SessionRow",
+  description: "The record of a session, with the lease of its agent's last run.",
+});
+
+/** Why a session is closed, for its record. */
+export const closeReason = textWithoutNul(1_000).optional();
+
+/** The open descendants and runs of a closed session. */
+export const closedTreeFields = {
+  children: z.array(
+    z
+      .object({
+        sessionId: z.string(),
+        key: z.string(),
+        outcome: z.enum(["closed", "open"]),
+        /** Why it is open, although it was to be closed; or what is left of it. */
+        why: z.string().nullable(),
+      })
+      .meta({ id: "ClosedChild", description: "A session below a closed session." }),
+  ),
+  runs: z.array(
+    z
+      .object({
+        runId: z.string(),
+        command: z.string(),
+        outcome: z.enum(["stopped", "running"]),
+        why: z.string().nullable(),
+      })
+      .meta({ id: "StoppedRun", description: "A run of a closed session or of a session below it." }),
+  ),
+};
 
 export const messageSchema: z.ZodType<SessionMessage> = messageRecord.meta({
   id: "SessionMessage",
@@ -112,7 +161,13 @@ export const acpSessionSchema = acpSessionRecord
     pending: true,
     version: true,
   })
-  .extend({ key: z.string(), agentId: z.string().nullable() })
+  .extend({
+    key: z.string(),
+    agentId: z.string().nullable(),
+    closedBy: z.string().nullable(),
+    closeReason: z.string().nullable(),
+    ...leaseFields,
+  })
   .meta({ id: "AcpSession", description: "A session with an ACP agent." });
 
 export const acpTurnSchema = acpTurnRecord
@@ -138,14 +193,6 @@ export const recordPending = z.string().nullable();
 
 export const runId = z.string().regex(/^[a-z0-9][a-z0-9_-]{0,62}$/, "is not a run id");
 export const runParams = z.object({ runId });
-
-/** Text that every database can store. */
-export const textWithoutNul = (maxChars: number) =>
-  z
-    .string()
-    .min(1)
-    .max(maxChars)
-    .refine((text) => !text.includes("\0"), "must be text without NUL");
 
 /** A boolean of a query string. */
 export const flag = z.enum(["0", "1", "false", "true"]).transform((text) => text === "1" || text === "true");

@@ -1,6 +1,12 @@
 import { z } from "zod";
 import { defaults } from "../../defaults.js";
-import { ACP_MODES, ACP_SESSION_STATES, MESSAGE_DELIVERIES, VISIBILITIES } from "../../model/enums.js";
+import {
+  ACP_MODES,
+  ACP_SESSION_STATES,
+  LEASE_STATES,
+  MESSAGE_DELIVERIES,
+  VISIBILITIES,
+} from "../../model/enums.js";
 import { execRulesSchema } from "../../model/exec-rule.js";
 import { endpoints } from "../endpoints.js";
 import { defineRoute } from "../route.js";
@@ -8,10 +14,13 @@ import {
   acpPermissionSchema,
   acpProblemSchema,
   acpTurnSchema,
+  closedTreeFields,
+  closeReason,
   count,
   flag,
   messageSchema,
   pageLimit,
+  sessionRowSchema,
   sessionSchema,
   textWithoutNul,
 } from "./schemas.js";
@@ -81,7 +90,7 @@ export const listSessionsRoute = defineRoute({
     visibility,
     limit: pageLimit(),
   }),
-  response: z.object({ sessions: z.array(sessionSchema) }),
+  response: z.object({ sessions: z.array(sessionRowSchema) }),
 });
 
 export const sessionStatusRoute = defineRoute({
@@ -91,10 +100,17 @@ export const sessionStatusRoute = defineRoute({
   params: sessionParams,
   query: z.strictObject({ visibility }),
   response: z.object({
-    session: sessionSchema,
+    session: sessionRowSchema,
     state: z.enum(["working", "idle", "ended"]),
     runs: z.array(
-      z.object({ runId: z.string(), state: z.string(), command: z.string(), createdAt: z.number() }),
+      z.object({
+        runId: z.string(),
+        state: z.string(),
+        command: z.string(),
+        createdAt: z.number(),
+        leaseId: z.string(),
+        leaseState: z.enum(LEASE_STATES),
+      }),
     ),
     messages: z.object({
       total: z.int(),
@@ -202,9 +218,15 @@ export const sendMessageRoute = defineRoute({
 
 export const closeSessionRoute = defineRoute({
   ...endpoints.closeSession,
-  summary: "Close a session and revoke its tokens",
+  summary: "Close a session and revoke its tokens; on request with its descendants and their runs",
   errors: ["ACP_NOT_HELD"],
   audience: "operator",
   params: z.object({ id: z.string().max(200) }),
-  response: z.object({ closed: z.boolean() }),
+  query: z.strictObject({
+    reason: closeReason,
+    /** Also close its open descendants, and stop the runs of all of them, but not services. */
+    tree: flag.optional(),
+  }),
+  /** Without `tree`, its descendants stay open and its runs continue. */
+  response: z.object({ closed: z.boolean(), ...closedTreeFields }),
 });

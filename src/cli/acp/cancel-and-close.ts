@@ -8,6 +8,7 @@ import { print, toJson } from "../print/stdout.js";
 import { printRemark, StopCoordinator, type StopResult, survivorsOf } from "../stop/stop-coordinator.js";
 import { printStopOutcome, stopExitCode } from "../stop/stop-run.js";
 import { findSessionRuns, type FoundSession } from "../stop/targets.js";
+import { closedTreeExitCode, printClosedTree } from "./view/closed-tree.js";
 import { auditNotice, processNames, turnEndNotice } from "./view/texts.js";
 
 export interface CancelTurnFlags extends JsonFlag {
@@ -45,12 +46,18 @@ export async function cancelTurn(
     : 0;
 }
 
+interface CloseFlags extends JsonFlag {
+  readonly discard?: boolean;
+  readonly reason?: string;
+  readonly tree?: boolean;
+}
+
 type CloseAnswer = ResponseOf<"acpClose">;
 
 /** Closes a session and waits until every process of it is proven to be gone. */
 export async function closeAcpSession(
   wanted: string,
-  { discard = false, json = false }: JsonFlag & { readonly discard?: boolean },
+  { discard = false, reason, tree = false, json = false }: CloseFlags,
 ): Promise<number> {
   let found: FoundSession | null = null;
   const stopped = await new StopCoordinator(null).stop<CloseAnswer>({
@@ -58,7 +65,7 @@ export async function closeAcpSession(
     ask: async ({ client }, signal) => {
       const acpList: typeof client.acpList = (question) => client.acpList(question, signal);
       const { sessionId } = await resolveAcpSession({ acpList }, wanted);
-      const body = { discardPersistentState: discard };
+      const body = { discardPersistentState: discard, tree, ...(reason === undefined ? {} : { reason }) };
       return client.acpClose({ params: { id: sessionId }, body }, signal);
     },
     isSettled: () => true,
@@ -68,11 +75,11 @@ export async function closeAcpSession(
     },
   });
   return stopped.through === "gateway"
-    ? printGatewayAnswer(stopped.answer, json)
-    : printDirectStop(wanted, found, stopped, json);
+    ? printGatewayAnswer(stopped.answer, tree, json)
+    : printDirectStop(wanted, found, stopped, { tree, json });
 }
 
-function printGatewayAnswer(answer: CloseAnswer, json: boolean): number {
+function printGatewayAnswer(answer: CloseAnswer, tree: boolean, json: boolean): number {
   const { survivors, emptiness, session } = answer;
   const { key, sessionId } = session;
   if (json) print(toJson(answer));
@@ -86,7 +93,8 @@ function printGatewayAnswer(answer: CloseAnswer, json: boolean): number {
       `${key} (${sessionId}) is closed when these processes, which survived SIGKILL, are gone: ${processNames(survivors)}`,
       "red",
     );
-  return survivors.length === 0 ? 0 : exitCodes.incomplete;
+  if (!json) printClosedTree(answer, tree, `holdfast acp close ${sessionId} --tree`);
+  return survivors.length === 0 ? closedTreeExitCode(answer, tree) : exitCodes.incomplete;
 }
 
 /** The session was stopped without a gateway. Only a gateway can record that it is closed. */
@@ -94,9 +102,10 @@ function printDirectStop(
   wanted: string,
   found: FoundSession | null,
   { runs, remark }: Extract<StopResult<CloseAnswer>, { through: "direct" }>,
-  json: boolean,
+  { tree, json }: { readonly tree: boolean; readonly json: boolean },
 ): number {
-  const code = Math.max(0, ...runs.map(({ outcome }) => stopExitCode(outcome.outcome)));
+  const stopped = Math.max(0, ...runs.map(({ outcome }) => stopExitCode(outcome.outcome)));
+  const code = tree ? Math.max(stopped, exitCodes.incomplete) : stopped;
   const key = found?.key ?? wanted;
   const sessionId = found?.sessionId ?? null;
   const closed = found?.session?.state === "closed";
@@ -107,16 +116,17 @@ function printDirectStop(
         sessionId,
         key,
         survivors: survivorsOf(runs),
-        emptiness: code === 0 ? "proven" : "unproven",
+        emptiness: stopped === 0 ? "proven" : "unproven",
         through: "direct",
         runs: runs.map(({ runId, outcome }) => ({ runId, ...outcome })),
       }),
     );
   else {
     for (const { runId, outcome } of runs) printStopOutcome(runId, outcome);
-    if (code === 0) print(`${key} (${sessionId}): none of its processes is left\n`);
+    if (stopped === 0) print(`${key} (${sessionId}): none of its processes is left\n`);
   }
   printRemark(remark);
+  if (tree) notice("without a gateway, the sessions below it were not closed", "yellow");
   if (!closed)
     notice(
       `${key} is still recorded as open: only a gateway can close it; run the command again when a gateway answers`,

@@ -59,8 +59,12 @@ function addCancelAndClose(acp: Command, setExitCode: SetExitCode): void {
   acp
     .command("close")
     .summary("close a session and end its agent")
-    .description("Close a session and end its agent. Waits until every process is proven to be gone.")
+    .description(
+      "Close a session and end its agent. Waits until every process is proven to be gone. The sessions below it and its background runs continue and are listed; --tree takes them along.",
+    )
     .argument("<session>", "its name or id")
+    .option("--reason <text>", "why, for the record")
+    .option("--tree", "also close the sessions below it, and stop their runs, but not services")
     .option("--discard", "also delete what the agent stored, if the agent supports that")
     .option("--json", "print the session as JSON")
     .action(lazyAction(setExitCode, () => import("./cancel-and-close.js"), "closeAcpSession"));

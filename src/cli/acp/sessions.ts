@@ -17,6 +17,7 @@ import { type DisplayField, fieldLines } from "../runs/show.js";
 import { PermissionPrompter } from "./permissions.js";
 import { canAnswerPrompts } from "./prompt.js";
 import { ruleText } from "./rule-pattern.js";
+import { closeText, leaseText } from "./view/closed-tree.js";
 import {
   type AcpView,
   auditNotice,
@@ -61,6 +62,7 @@ function sessionText(
   return `${fieldLines([
     ["session", `${key} (${sessionId})`],
     ["state", problem === null ? state : `${state}: ${problem.message}`],
+    ["closed", closeText(session)],
     ["agent", agent === null ? command : `${agent}: ${command}`],
     ["directory", cwd],
     ["mode", mode],
@@ -68,6 +70,7 @@ function sessionText(
     ["reaps", REAP_TEXT[reap]],
     ["offers", offerText(client, cwd)],
     ["run", runId ?? "-"],
+    ["lease", leaseText(session)],
     ["processes", tree.processes.length === 0 ? tree.why : `${tree.processes.length}; ${tree.why}`],
     ...tree.processes.map(({ pid, command: own }): DisplayField => ["", `${pid} ${own}`]),
     ...lastLines(stderr).map((line): DisplayField => ["stderr", line]),
@@ -125,13 +128,24 @@ const COLUMNS = [
   "SESSION",
   "STATE",
   { name: "AGENT", optional: 3 },
+  { name: "LEASE", optional: 1 },
   { name: "MODE", optional: 1 },
   { name: "CREATED", optional: 2 },
   "DIRECTORY",
 ];
 
-function sessionRow({ sessionId, key, state, agent, mode, createdAt, cwd }: AcpSessionSummary): string[] {
-  return [key, sessionId, state, agent ?? "-", mode, `${formatElapsed(createdAt)} ago`, cwd];
+function sessionRow(session: AcpSessionSummary): string[] {
+  const { sessionId, key, state, agent, leaseState, mode, createdAt, cwd } = session;
+  return [
+    key,
+    sessionId,
+    state,
+    agent ?? "-",
+    leaseState ?? "-",
+    mode,
+    `${formatElapsed(createdAt)} ago`,
+    cwd,
+  ];
 }
 
 /** Width of lines if stdout is no terminal. */

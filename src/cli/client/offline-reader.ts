@@ -6,6 +6,7 @@ import type { RunRecord } from "../../model/run.js";
 import type { SessionRecord } from "../../model/session.js";
 import type { TaskRecord } from "../../model/task.js";
 import { type AcpQueryVerb, createAcpQueries } from "../../queries/acp.js";
+import { withLeases } from "../../queries/leases.js";
 import { readLog } from "../../queries/output.js";
 import { pollRun } from "../../queries/poll.js";
 import {
@@ -223,7 +224,8 @@ export async function openOfflineReader(home: string): Promise<ReadClient> {
     listSessions: async ({ query: { all, limit } }) => {
       if (unread !== null) throw unread;
       const open = all === true ? {} : { open: true };
-      return { sessions: [...((await store?.listSessions({ ...open, limit })) ?? [])] };
+      if (store === null) return { sessions: [] };
+      return { sessions: await withLeases(await store.listSessions({ ...open, limit }), store) };
     },
     sessionStatus: async ({ params }) => {
       const { from, session } = await sessionOf(params.id);

@@ -212,9 +212,17 @@ export function addSessionsCommand(program: Command, setExitCode: SetExitCode): 
   sessions
     .command("close")
     .alias("end")
-    .summary("close a session; its runs continue")
-    .description("Close a session. Its tokens end, its approvals expire, its runs continue.")
+    .summary("close a session; its runs continue, unless --tree is given")
+    .description(
+      "Close a session. Its tokens end and its approvals expire. The sessions below it and its runs continue and are listed; --tree takes them along.",
+    )
     .argument("<session>", SESSION_ARGUMENT)
+    .option("--reason <text>", "why, for the record")
+    .option("--tree", "also close the sessions below it, and stop their runs, but not services")
     .option("--json", "print what was done as JSON")
+    .addHelpText(
+      "after",
+      "\nExit status: 0 closed, 1 it was closed before, 3 with --tree: something is left.\n",
+    )
     .action(lazyAction(setExitCode, () => import("./sessions.js"), "closeSessionCommand"));
 }

@@ -1,6 +1,7 @@
 import type { RequestOf, ResponseOf } from "../../api/contract.js";
 import { NotFound } from "../../errors.js";
-import type { MessageDelivery, SessionRecord, Visibility } from "../../model/session.js";
+import type { MessageDelivery, SessionRow, Visibility } from "../../model/session.js";
+import { closedTreeExitCode, closeText, leaseText, printClosedTree } from "../acp/view/closed-tree.js";
 import { openPermissionText } from "../acp/view/texts.js";
 import { assertOperator, connectOrStart } from "../client/connect.js";
 import { openReadClient } from "../client/read-client.js";
@@ -59,19 +60,21 @@ const COLUMNS = [
   "STATUS",
   { name: "CREATED", optional: 2 },
   { name: "AGENT", optional: 3 },
+  { name: "LEASE", optional: 1 },
   { name: "SEES", optional: 1 },
   { name: "RULES", optional: 1 },
   "KEY",
 ];
 
-function sessionRow(session: SessionRecord): string[] {
-  const { id, key, agentId, visibility, execRules, createdAt, closedAt } = session;
+function sessionRow(session: SessionRow): string[] {
+  const { id, key, agentId, visibility, execRules, createdAt, closedAt, leaseState } = session;
   const status = closedAt === null ? "open" : `closed ${formatElapsed(closedAt)} ago`;
   return [
     id,
     status,
     `${formatElapsed(createdAt)} ago`,
     agentId ?? "-",
+    leaseState ?? "-",
     visibility,
     String(execRules.length),
     key,
@@ -93,23 +96,39 @@ export async function rotateSessionToken(
   return 0;
 }
 
-/** Closes a session by its id or key. Its tokens end; its runs continue. */
-export async function closeSessionCommand(wanted: string, { json = false }: JsonFlag): Promise<number> {
+export interface CloseSessionFlags extends JsonFlag {
+  readonly reason?: string;
+  readonly tree?: boolean;
+}
+
+/** Closes a session. Its tokens end; its runs and the sessions below it continue, unless `tree` is given. */
+export async function closeSessionCommand(
+  wanted: string,
+  { reason, tree = false, json = false }: CloseSessionFlags,
+): Promise<number> {
   assertOperator("close a session");
   const { client } = await connectOrStart();
   const { session } = await client.sessionStatus({ params: sessionParams(wanted) });
   const { id, key, closedAt } = session;
-  const { closed } = await client.closeSession({ params: { id } });
-  if (!closed) {
+  const answer = await client.closeSession({
+    params: { id },
+    query: { ...(reason === undefined ? {} : { reason }), ...(tree ? { tree: "1" as const } : {}) },
+  });
+  const { closed, children, runs } = answer;
+  const took = tree && children.length + runs.length > 0;
+  if (!closed && !took) {
     notice(
       `${id} (${key}) was closed ${formatElapsed(closedAt ?? Date.now())} ago; nothing was done`,
       "yellow",
     );
     return exitCodes.notThere;
   }
-  if (json) print(toRecordJson({ sessionId: id, ended: true }));
-  else print(`${id} is closed; its tokens are no longer valid, its runs continue\n`);
-  return 0;
+  if (json) print(toRecordJson({ sessionId: id, ended: true, children, runs }));
+  else {
+    if (closed) print(`${id} is closed; its tokens are no longer valid\n`);
+    printClosedTree(answer, tree, `holdfast sessions close ${id} --tree`);
+  }
+  return closedTreeExitCode(answer, tree);
 }
 
 type SessionStatusAnswer = ResponseOf<"sessionStatus">;
@@ -132,13 +151,18 @@ export async function showSession(wanted: string, { json = false, ...query }: Se
   const lines = fieldLines([
     ["session", `${id} (${key})`],
     ["state", state],
+    ["closed", closeText(session)],
     ["agent", agentId ?? "-"],
     ["backend", backend ?? "-"],
     ["sees", sandboxed ? `${visibility}, sandboxed` : visibility],
     ["belongs to", owner ?? "-"],
     ["messages", messageCounts(messages)],
     ...(acp === null ? [] : acpFields(acp)),
-    ...runs.map(({ runId, command }): DisplayField => ["run", `${runId} ${command}`]),
+    ["lease", leaseText(session)],
+    ...runs.map(({ runId, command, leaseId, leaseState }): DisplayField => [
+      "run",
+      `${runId} ${command} (lease ${leaseId}, ${leaseState})`,
+    ]),
   ]);
   print(`${lines.join("\n")}\n`);
   return 0;

@@ -145,14 +145,14 @@ class RestorePass {
 
   async restoreSession(session: SessionRecord): Promise<void> {
     const { store, localCopy, instanceId } = this.#deps;
-    const { id, closedAt } = session;
+    const { id, closedAt, closeReason } = session;
     const name = `session ${session.key} (${id})`;
     const known = await store.getSession(id);
     if (known !== null) {
       if (known.closedAt !== null && closedAt === null) await localCopy.recordSession(known);
       // A session that was closed since the backup must not be open again, and its token must not be valid.
       if (known.closedAt === null && closedAt !== null)
-        await store.closeSession(id, `gateway:${instanceId}`, closedAt);
+        await store.closeSession(id, session.closedBy ?? `gateway:${instanceId}`, closedAt, closeReason);
       return;
     }
     if (closedAt !== null) return;

@@ -4,6 +4,7 @@ import { DEFAULT_PERMISSION_RULES } from "../../acp/permissions/rule-layers.js";
 import type { PromptRequest } from "../../acp/session/prompt-queue.js";
 import type { ParsedRequestOf, RequestContext, ResponseOf, RouteHandlers } from "../../api/contract.js";
 import { omitUndefined } from "../../model/records.js";
+import { closeDescendants } from "./close-session.js";
 import type { HandlerDeps } from "./deps.js";
 import type { PERMISSION_PRESETS } from "../../api/routes/acp.js";
 import { BadInput, NotFound } from "../../errors.js";
@@ -17,6 +18,7 @@ import {
   createAcpQueries,
   requireAcpSession,
 } from "../../queries/acp.js";
+import { agentRun } from "../../queries/leases.js";
 import { NO_PAGE, pageOfQuestion } from "../../sessions/question-pages.js";
 import { sessionIdOf } from "../../sessions/requester.js";
 import { type TaskInput, taskKeyOfTurn } from "../../tasks/tasks.js";
@@ -39,7 +41,7 @@ export function createAcpHandlers(deps: HandlerDeps) {
   const { acp, store } = deps;
   const shown = async (session: AcpSession): Promise<ResponseOf<"acpClose">["session"]> => {
     const row = await deps.sessions.get(session.sessionId);
-    return acpSessionResponse(session, row);
+    return acpSessionResponse(session, row, await agentRun(store, session));
   };
   const keyOf = async ({ sessionId }: AcpPermissionRequest): Promise<string> =>
     (await deps.sessions.get(sessionId))?.key ?? "";
@@ -82,12 +84,19 @@ export function createAcpHandlers(deps: HandlerDeps) {
       return { turn: turn === null ? null : acpTurnResponse(turn) };
     },
 
-    acpClose: async ({ params, body }, { requester }) => {
-      const { sessionId } = await requireAcpSession(deps, requester, params.id);
-      const { session, survivors } = await acp.closeSession(sessionId, { actor: requester.actor, ...body });
+    acpClose: async ({ params, body: { reason = null, tree, discardPersistentState } }, context) => {
+      const { actor } = context.requester;
+      const { sessionId } = await requireAcpSession(deps, context.requester, params.id);
+      const { session, survivors } = await acp.closeSession(sessionId, {
+        actor,
+        reason,
+        discardPersistentState,
+      });
+      const row = await deps.authorizer.requireSession(context.requester, sessionId);
+      const left = await closeDescendants(deps, row, { reason, tree }, context);
       const run = session.runId === null ? null : await deps.supervisor.getRun(session.runId);
       const emptiness = run?.emptiness ?? null;
-      return { session: await shown(session), survivors: [...survivors], emptiness };
+      return { session: await shown(session), survivors: [...survivors], emptiness, ...left };
     },
 
     acpAnswer: async ({ params, body }, { requester }) => {

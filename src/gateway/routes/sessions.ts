@@ -1,19 +1,13 @@
 import type { RouteHandlers } from "../../api/contract.js";
 import { omitUndefined } from "../../model/records.js";
 import { BadInput, NotFound, SessionClosed } from "../../errors.js";
+import { withLeases } from "../../queries/leases.js";
 import { readSessionHistory, readSessionInbox, readSessionStatus } from "../../queries/sessions.js";
+import { closeDescendants, closeOneSession } from "./close-session.js";
 import type { HandlerDeps } from "./deps.js";
 
-export function createSessionHandlers({
-  supervisor,
-  authorizer,
-  history,
-  store,
-  sessions,
-  acp,
-  oneShotAgents,
-  onRead,
-}: HandlerDeps) {
+export function createSessionHandlers(deps: HandlerDeps) {
+  const { supervisor, authorizer, history, store, sessions, oneShotAgents, onRead } = deps;
   return {
     openSession: async ({ body: { key, tokenTtlMs, ...options } }) => {
       const { session, created } = await sessions.open(key, omitUndefined(options));
@@ -31,7 +25,9 @@ export function createSessionHandlers({
 
     listSessions: async ({ query: { all, limit, visibility } }, { requester }) => {
       const filter = { ...(all === true ? {} : { open: true }), limit };
-      return { sessions: [...(await authorizer.listSessions(requester, filter, visibility))] };
+      return {
+        sessions: await withLeases(await authorizer.listSessions(requester, filter, visibility), store),
+      };
     },
 
     sessionStatus: async ({ params, query }, { requester }) => {
@@ -74,13 +70,12 @@ export function createSessionHandlers({
       return { message: await history.send(id, "user", saying) };
     },
 
-    closeSession: async ({ params }, { requester }) => {
-      const id = (await authorizer.findSession(requester, params.id))?.id ?? params.id;
-      const agent = await store.getAcpSession(id);
-      const agentIsOpen = agent !== null && agent.state !== "closed";
-      // The agent must not outlive its session.
-      if (agentIsOpen) await acp.closeSession(id, { actor: requester.actor });
-      return { closed: (await sessions.close(id, requester.actor)) || agentIsOpen };
+    closeSession: async ({ params, query: { reason = null, tree } }, context) => {
+      const { requester } = context;
+      const session = await authorizer.findSession(requester, params.id);
+      if (session === null) return { closed: false, children: [], runs: [] };
+      const { closed } = await closeOneSession(deps, session.id, requester.actor, reason);
+      return { closed, ...(await closeDescendants(deps, session, { reason, tree: tree === true }, context)) };
     },
   } satisfies Partial<RouteHandlers>;
 }

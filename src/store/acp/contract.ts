@@ -48,6 +48,8 @@ export interface AcpChange {
 }
 
 export interface AcpSessionFilter {
+  /** Only these sessions. */
+  readonly sessionIds?: readonly string[];
   readonly open?: boolean;
   readonly gatewayInstanceId?: string;
   readonly runId?: string;

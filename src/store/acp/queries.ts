@@ -53,12 +53,18 @@ export function acpQueries(reader: Reader): AcpReads {
 async function listAcpSessions(
   db: Kysely<Schema>,
   dialect: SqlDialect,
-  { open: isOpen, runId, gatewayInstanceId, seenBy, limit }: AcpSessionFilter,
+  { sessionIds, open: isOpen, runId, gatewayInstanceId, seenBy, limit }: AcpSessionFilter,
 ): Promise<readonly AcpSession[]> {
   let query = db
     .selectFrom("acp_sessions")
     .selectAll()
-    .where(equals("acp_sessions", { run_id: runId, gateway_instance_id: gatewayInstanceId }))
+    .where(
+      equals("acp_sessions", {
+        session_id: sessionIds,
+        run_id: runId,
+        gateway_instance_id: gatewayInstanceId,
+      }),
+    )
     .orderBy("created_at", "desc")
     .orderBy("session_id", "desc");
   if (isOpen !== undefined) query = query.where(isOpen ? open : closed);

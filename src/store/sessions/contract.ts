@@ -58,10 +58,15 @@ export interface SessionWrites {
   /** Sets the id that the agent's own command uses to resume the session. False: the session is not open. */
   setAgentSessionId(id: string, agentSessionId: string): Promise<boolean>;
   /**
+   * Records who closes an open session, and why, before it is closed: closing an agent takes time. The first record
+   * stays.
+   */
+  recordSessionClosing(id: string, actor: string, reason: string | null): Promise<void>;
+  /**
    * Closes the session, deletes its tokens and expires its pending approvals in one transaction. False, and nothing
    * written: the session is not open.
    */
-  closeSession(id: string, actor: string, at: number): Promise<boolean>;
+  closeSession(id: string, actor: string, at: number, reason?: string | null): Promise<boolean>;
   /**
    * Deletes sessions that were closed before, with their approvals. A session that a run, a task or the lineage of a
    * remaining session refers to is kept. Returns how many.

@@ -26,7 +26,12 @@ function recordWrites(
   engine: SqlEngine,
 ): Pick<
   SessionWrites,
-  "createSession" | "restoreSession" | "setAgentSessionId" | "closeSession" | "deleteClosedSessions"
+  | "createSession"
+  | "restoreSession"
+  | "setAgentSessionId"
+  | "recordSessionClosing"
+  | "closeSession"
+  | "deleteClosedSessions"
 > {
   const { db, dialect } = engine;
   return {
@@ -40,8 +45,13 @@ function recordWrites(
       const set = db.updateTable("sessions").set({ agent_session_id: agentSessionId });
       return engine.perform(() => hasChanged(set.where("id", "=", id).where(open)));
     },
-    async closeSession(id, actor, at) {
-      const closed = await engine.transact(() => closeSession(engine, id, actor, at));
+    async recordSessionClosing(id, actor, reason) {
+      const set = db.updateTable("sessions").set({ closed_by: actor, close_reason: reason });
+      const unrecorded = set.where("id", "=", id).where(open).where("closed_by", "is", null);
+      await engine.perform(() => hasChanged(unrecorded));
+    },
+    async closeSession(id, actor, at, reason = null) {
+      const closed = await engine.transact(() => closeSession(engine, id, { actor, at, reason }));
       // A deleted token must not return after power loss. Flushed also if nothing was written: an earlier flush may have failed.
       await engine.flush();
       return closed;
@@ -153,9 +163,24 @@ function* createSession(
   }
 }
 
-function* closeSession(engine: SqlEngine, id: string, actor: string, at: number): Steps<boolean> {
+interface SessionClose {
+  readonly actor: string;
+  readonly at: number;
+  readonly reason: string | null;
+}
+
+function* closeSession(engine: SqlEngine, id: string, { actor, at, reason }: SessionClose): Steps<boolean> {
   const { db } = engine;
-  const close = db.updateTable("sessions").set({ closed_at: at }).where("id", "=", id).where(open);
+  const close = db
+    .updateTable("sessions")
+    .set({
+      closed_at: at,
+      // The reason belongs to the actor that began to close it.
+      close_reason: sql<string | null>`case when closed_by is null then ${reason} else close_reason end`,
+      closed_by: sql<string>`coalesce(closed_by, ${actor})`,
+    })
+    .where("id", "=", id)
+    .where(open);
   if (!(yield* hasChanged(close))) return false;
   yield* countChanged(db.deleteFrom("session_tokens").where("session_id", "=", id));
   yield* countChanged(decide(engine, { verdict: "expired", actor, at }).where("session_id", "=", id));

@@ -11,7 +11,12 @@ import {
   TIME_NAMESPACE_SQL,
   WHOSE_SQL,
 } from "./migrations/runs.js";
-import { SESSION_MESSAGES_SQL, SESSION_TOKENS_SQL, SESSIONS_SQL } from "./migrations/sessions.js";
+import {
+  SESSION_CLOSE_SQL,
+  SESSION_MESSAGES_SQL,
+  SESSION_TOKENS_SQL,
+  SESSIONS_SQL,
+} from "./migrations/sessions.js";
 import { TASKS_SQL } from "./migrations/tasks.js";
 
 export interface Migration {
@@ -51,6 +56,7 @@ export const migrations: readonly Migration[] = [
   { id: 15, name: "session-tokens", sql: SESSION_TOKENS_SQL },
   { id: 16, name: "compatibility", sql: COMPATIBILITY_SQL },
   { id: 17, name: "acp-turn-limits", sql: ACP_TURN_LIMITS_SQL, minCompatible: 16 },
+  { id: 18, name: "session-close", sql: SESSION_CLOSE_SQL, minCompatible: 16 },
 ];
 
 /** All tables of a store, each after those that it refers to. */

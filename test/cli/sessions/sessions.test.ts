@@ -53,11 +53,11 @@ test("close by key or id ends the tokens, and list shows the state", async () =>
   expect(stdout).toMatch(new RegExp(`${second.session.id} +open .* by-id`));
   expect(await shared.batchCli.holdfast("sessions", "end", "by-key")).toMatchObject({
     code: 0,
-    stdout: `${first.session.id} is closed; its tokens are no longer valid, its runs continue\n`,
+    stdout: `${first.session.id} is closed; its tokens are no longer valid\n`,
   });
   expect(await shared.batchCli.holdfast("sessions", "end", second.session.id, "--json")).toMatchObject({
     code: 0,
-    stdout: `${JSON.stringify({ sessionId: second.session.id, ended: true })}\n`,
+    stdout: `${JSON.stringify({ sessionId: second.session.id, ended: true, children: [], runs: [] })}\n`,
   });
   for (const { client } of [first, second])
     await expect(client.status()).rejects.toMatchObject({ code: "UNAUTHORIZED" });

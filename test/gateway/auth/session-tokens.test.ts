@@ -214,7 +214,7 @@ test("a closed session's tokens are invalid for new, waiting and streaming reque
   following.end();
   await waitFor("it follows", () => seen.join("").includes(runId));
   await waitFor("it is asked", async () => (await pending(id)) !== undefined);
-  expect(await fixture.client.closeSession({ params: { id } })).toEqual({ closed: true });
+  expect(await fixture.client.closeSession({ params: { id } })).toMatchObject({ closed: true });
   expect((await asked).code).toBe("EXEC_DENIED");
   expect((await errorOf(client.status())).code).toBe("UNAUTHORIZED");
   const before = seen.length;
@@ -222,7 +222,7 @@ test("a closed session's tokens are invalid for new, waiting and streaming reque
   await setTimeout(400);
   following.destroy();
   expect(seen.slice(before)).toEqual([]);
-  expect(await fixture.client.closeSession({ params: { id } })).toEqual({ closed: false });
+  expect(await fixture.client.closeSession({ params: { id } })).toMatchObject({ closed: false });
 });
 
 test("a session that reuses the key of a closed one does not see its runs", async () => {
@@ -234,8 +234,8 @@ test("a session that reuses the key of a closed one does not see its runs", asyn
   await fixture.client.kill({ params: { runId } });
   expect(answer.code).toBe("RUN_NOT_FOUND");
   // The key now names the second session.
-  expect(await fixture.client.closeSession({ params: { id: "reused" } })).toEqual({ closed: true });
-  expect(await fixture.client.closeSession({ params: { id: "reused" } })).toEqual({ closed: false });
+  expect(await fixture.client.closeSession({ params: { id: "reused" } })).toMatchObject({ closed: true });
+  expect(await fixture.client.closeSession({ params: { id: "reused" } })).toMatchObject({ closed: false });
   expect((await errorOf(second.client.getRun({ params: { runId } }))).code).toBe("UNAUTHORIZED");
 });
 

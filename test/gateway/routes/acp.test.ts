@@ -118,7 +118,7 @@ test("a session sees and controls only its descendants, and may spawn only what 
     code: "SESSION_TAKEN",
   });
   // A session that is closed takes its agent with it.
-  expect(await client.closeSession({ params: { id: session.sessionId } })).toEqual({ closed: true });
+  expect(await client.closeSession({ params: { id: session.sessionId } })).toMatchObject({ closed: true });
   expect(await waitForRunEnd(client, session.runId ?? "")).toMatchObject({ emptiness: "proven" });
 });
 

@@ -6,13 +6,13 @@ import { expect, test } from "vitest";
 import { AdmissionControl } from "../../../src/gateway/server/admission-control.js";
 import { ConnectionLimiter, RateLimiter } from "../../../src/gateway/server/request-limits.js";
 import type { Requester } from "../../../src/sessions/requester.js";
-import { newSession } from "../../support/store/session-samples.js";
+import { newSession, OPEN_SESSION } from "../../support/store/session-samples.js";
 
 const operator: Requester = { kind: "operator", actor: "operator" };
 const session = (id: string): Requester => ({
   kind: "session",
   actor: `session:${id}`,
-  session: { ...newSession({ id }), closedAt: null, agentSessionId: null },
+  session: { ...newSession({ id }), ...OPEN_SESSION },
 });
 const [one, other] = [session("ses_1"), session("ses_2")];
 

@@ -13,7 +13,7 @@ import {
   whyNoPostgres,
 } from "../../support/store/postgres-server.js";
 import { LEASE_MS, newRunEvent, THIS_HOST } from "../../support/store/run-samples.js";
-import { AT, newSession } from "../../support/store/session-samples.js";
+import { AT, newSession, OPEN_SESSION } from "../../support/store/session-samples.js";
 import { type PrepareCall, transactions } from "./store-transactions.js";
 
 /** Calls of one statement, which need no record. */
@@ -38,7 +38,7 @@ const statements: Readonly<Record<string, (store: Store) => Promise<unknown>>> =
   listHosts: (store) => store.listHosts(),
   countOpenRunsByOwner: (store) => store.countOpenRunsByOwner(),
   unwritableTables: (store) => store.unwritableTables(),
-  restoreSession: (store) => store.restoreSession({ ...newSession(), closedAt: null, agentSessionId: null }),
+  restoreSession: (store) => store.restoreSession({ ...newSession(), ...OPEN_SESSION }),
   getRemoteStop: (store) => store.getRemoteStop("c"),
   listRemoteStops: (store) => store.listRemoteStops(["t"]),
   listRemoteStopsOfRun: (store) => store.listRemoteStopsOfRun("r"),

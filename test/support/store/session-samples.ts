@@ -5,6 +5,9 @@ import type { NewMessage, NewSession } from "../../../src/model/session.js";
 
 export const AT = 1_700_000_000_000;
 
+/** The fields of an open session that `newSession` does not have. */
+export const OPEN_SESSION = { closedAt: null, closedBy: null, closeReason: null, agentSessionId: null };
+
 /** A session with every field filled in, so that a column that gets lost is noticed. */
 export function newSession(change: Partial<NewSession> = {}): NewSession {
   const id = `ses_${randomBytes(6).toString("hex")}`;

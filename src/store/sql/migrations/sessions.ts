@@ -115,6 +115,12 @@ begin
 end;
 `;
 
+/** Who closed a session, and why. */
+export const SESSION_CLOSE_SQL = `
+alter table sessions add column closed_by text;
+alter table sessions add column close_reason text;
+`;
+
 /** The run of a token (empty: the run is being started; null: the session's own token), and its expiry. */
 export const SESSION_TOKENS_SQL = `
 alter table session_tokens add column run_id text;
