@@ -1,6 +1,7 @@
 import { setImmediate } from "node:timers/promises";
 import { NotFound } from "../errors.js";
 import type { AcpPermissionRequest, AcpSession, AcpTurn } from "../model/acp.js";
+import type { AgentSettings } from "../model/agent-state.js";
 import type { Survivor } from "../model/process.js";
 import { OPEN_RUN_STATES } from "../model/run.js";
 import { type ApprovalQuestion, assertAnswersQuestion } from "../sessions/approval-question.js";
@@ -115,6 +116,13 @@ export class AcpController implements AsyncDisposable {
   async prompt(sessionId: string, request: PromptRequest): Promise<AcpTurn> {
     const turnId = await (await this.#registry.requireRunner(sessionId)).prompt(request);
     return this.#requireTurn(turnId);
+  }
+
+  /** Changes the model, the mode or config options of the agent's session; starts the agent if there is none. */
+  async setSettings(sessionId: string, settings: AgentSettings, actor: string): Promise<AcpSession> {
+    const runner = await this.#registry.requireRunner(sessionId);
+    await runner.set(settings, actor);
+    return runner.writer.row;
   }
 
   /** A message for the session has been stored. */

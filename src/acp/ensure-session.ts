@@ -7,6 +7,7 @@ import {
 } from "../config/agents.js";
 import { SessionTaken } from "../errors.js";
 import type { AcpMode, AcpSession, PermissionRule, ReapPolicy } from "../model/acp.js";
+import type { AgentSettings } from "../model/agent-state.js";
 import type { SessionRecord } from "../model/session.js";
 import type { SessionOptions } from "../sessions/sessions.js";
 import { displayCommand } from "../text/redact.js";
@@ -28,6 +29,8 @@ export interface EnsureSessionRequest extends RequestedAgentCommand {
   readonly reap?: ReapPolicy;
   /** In addition to the client access that the catalogue grants the agent. */
   readonly client?: RequestedClientAccess | undefined;
+  /** Made when the agent is started. In a session that is open already they are made at once. */
+  readonly settings?: AgentSettings | undefined;
   /** The session that requests the new one and becomes its parent. */
   readonly requester?: SessionRecord | null;
   readonly session?: SessionOptions;
@@ -75,6 +78,8 @@ export async function ensureSession(
     tmpdir: null,
     agentSessionId: null,
     capabilities: null,
+    agentState: null,
+    settings: request.settings ?? null,
     end: 0,
     sending: null,
     pending: [],
@@ -105,7 +110,7 @@ async function reuseSession(
   row: SessionRecord,
   existing: AcpSession,
   command: AgentCommand,
-  { rules = existing.rules }: EnsureSessionRequest,
+  { rules = existing.rules, settings, requester }: EnsureSessionRequest,
 ): Promise<EnsuredSession> {
   if (existing.command !== displayCommand(command.argv))
     throw new SessionTaken(row.key, `its agent is another: ${existing.command}`);
@@ -114,6 +119,7 @@ async function reuseSession(
   const runner = await registry.requireRunner(row.id);
   registry.commands.remember(row.id, command);
   await runner.ensureAgent();
+  if (settings !== undefined) await runner.set(settings, requester?.key ?? "operator");
   return { row, session: runner.writer.row, created: false };
 }
 

@@ -3,6 +3,7 @@ import { BadInput } from "../errors.js";
 import type { Requester } from "../sessions/requester.js";
 import type { ParsedRequest, RouteRequest, RouteResponse } from "./route.js";
 import * as acp from "./routes/acp.js";
+import * as acpAgent from "./routes/acp-agent.js";
 import * as agents from "./routes/agents.js";
 import * as exec from "./routes/exec.js";
 import * as gateway from "./routes/gateway.js";
@@ -71,6 +72,7 @@ export const contract = {
   acpPrompt: acp.acpPromptRoute,
   acpCancel: acp.acpCancelRoute,
   acpClose: acp.acpCloseRoute,
+  acpSet: acpAgent.acpSetRoute,
   acpHistory: acp.acpHistoryRoute,
   acpWatch: acp.acpWatchRoute,
   acpPermissions: acp.acpPermissionsRoute,

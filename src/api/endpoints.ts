@@ -58,6 +58,7 @@ export const endpoints = {
   acpPrompt: { method: "POST", path: "/v1/acp/sessions/{id}/prompt" },
   acpCancel: { method: "POST", path: "/v1/acp/sessions/{id}/cancel" },
   acpClose: { method: "POST", path: "/v1/acp/sessions/{id}/close" },
+  acpSet: { method: "POST", path: "/v1/acp/sessions/{id}/settings" },
   acpHistory: { method: "GET", path: "/v1/acp/sessions/{id}/turns" },
   acpWatch: { method: "GET", path: "/v1/acp/sessions/{id}/updates" },
   acpPermissions: { method: "GET", path: "/v1/acp/permissions" },

@@ -70,6 +70,8 @@ export const sessionDefaults = {
   acpKeptTextChars: 16_000_000,
   acpToolCalls: 1_000,
   acpPlanEntries: 100,
+  /** Models, modes, values of an option or slash commands that are kept of an agent: a catalogue of all providers has some hundreds. */
+  acpChoices: 1_000,
   /** Updates of one turn kept in the store: a long day's work with tools takes a few megabytes. */
   acpTurnBytes: 16 * 1024 * 1024,
   /** Size of a page of updates: many of the usual ones, and a thousand pages of the largest fit into memory. */

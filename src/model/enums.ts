@@ -75,6 +75,7 @@ export const ACP_UPDATE_TYPES = [
   "late-answer",
   "context-lost",
   "client",
+  "settings",
 ] as const;
 
 export const TASK_RUNTIMES = ["acp", "subagent", "exec", "external"] as const;

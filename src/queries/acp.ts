@@ -4,6 +4,7 @@ import { recordedClientAccess } from "../config/agents.js";
 import { defaults } from "../defaults.js";
 import { NotFound } from "../errors.js";
 import type { AcpPermissionRequest, AcpSession, AcpTurn, AcpUpdate } from "../model/acp.js";
+import type { AgentState } from "../model/agent-state.js";
 import type { RunRecord } from "../model/run.js";
 import type { SessionRecord } from "../model/session.js";
 import { type ApprovalQuestion, questionHead } from "../sessions/approval-question.js";
@@ -21,7 +22,8 @@ export function acpSessionResponse(
   row: SessionRecord | null,
   run: RunRecord | null,
 ): ResponseOf<"acpClose">["session"] {
-  const { argv: _argv, tmpdir: _tmpdir, capabilities: _capabilities, ...rest } = session;
+  const { argv: _argv, tmpdir: _tmpdir, capabilities: _capabilities, ...more } = session;
+  const { agentState: _agentState, settings: _settings, ...rest } = more;
   const { end: _end, sending: _sending, pending: _pending, rules, ...shown } = rest;
   return {
     ...shown,
@@ -32,6 +34,15 @@ export function acpSessionResponse(
     closeReason: row?.closeReason ?? null,
     ...leaseOf(run),
   };
+}
+
+/** Text of an agent's: nothing in it may move a terminal's cursor. */
+export function agentStateResponse(state: AgentState | null): ResponseOf<"acpSet">["agentState"] {
+  if (state === null) return null;
+  const text = JSON.stringify(state);
+  return JSON.parse(text, (_key, value: unknown) =>
+    typeof value === "string" ? sanitizeText(value) : value,
+  ) as ResponseOf<"acpSet">["agentState"];
 }
 
 /** A turn with the newest part of its text. */
@@ -144,6 +155,8 @@ export function createAcpQueries(deps: AcpQueryDeps): Pick<RouteHandlers, AcpQue
           (await store.listAcpPermissionRequests({ sessionId, pending: true })).map(withQuestion),
         ),
         capabilities: session.capabilities,
+        agentState: agentStateResponse(session.agentState),
+        settings: session.settings,
         client: { ...offer, roots: [...offer.roots] },
         stderr: deps.stderrOf(sessionId),
         tree: {

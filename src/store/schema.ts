@@ -60,6 +60,8 @@ export const acpSessionTable = mapTable<AcpSession>("acp_sessions")({
   argv: nullableJson,
   rules: json,
   capabilities: nullableJson,
+  agentState: nullableJson,
+  settings: nullableJson,
   end: column("kept_end"),
   sending: nullableJson,
   pending: json,

@@ -94,6 +94,7 @@ export const COMMAND_USES: Readonly<
   "notify test": "acts",
   "acp spawn": "acts",
   "acp prompt": "acts",
+  "acp set": "acts",
   "acp cancel": "acts",
   "acp close": "acts",
   "acp list": () => [[], ["--all"]],

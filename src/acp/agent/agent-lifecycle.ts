@@ -107,12 +107,13 @@ export class AgentLifecycle {
     const exit = this.#setAgent(agent);
     if (this.#closed) agent.agentRun.connection.close("closed", "its session is closed");
     try {
-      const { contextLost } = await agent.openSession();
+      const { contextLost, refusedSettings: refused } = await agent.openSession();
       const at = clock.wall();
       const lost = { turnId: null, at, type: "context-lost", data: {} } as const;
+      const unset = { turnId: null, at, type: "settings", data: { refused } } as const;
       await writer.commit(() => ({
         session: { state: this.#stateUnlessClosing("ready") },
-        updates: contextLost ? [lost] : [],
+        updates: [...(contextLost ? [lost] : []), ...(refused.length > 0 ? [unset] : [])],
       }));
       this.contextLost ||= contextLost;
       return agent;

@@ -6,6 +6,7 @@ import { errorMessage } from "../../home/errno.js";
 import { packageVersion } from "../../home/package.js";
 import type { AcpPermissionRequest, AcpTurn } from "../../model/acp.js";
 import { newRunId } from "../../model/ids.js";
+import type { AgentSettings } from "../../model/agent-state.js";
 import type { Survivor } from "../../model/process.js";
 import {
   type ApprovalQuestion,
@@ -25,6 +26,7 @@ import { ReplayFilter } from "../turn/turn-summary.js";
 import { toAuthRequired } from "../wire/auth-required.js";
 import { AcpConnection } from "../wire/connection.js";
 import { AgentRun, type AgentEnd, agentTmpdirPath, startAgent } from "./agent-run.js";
+import { applySettings, makeStoredSettings, type SettingsTarget } from "./apply-settings.js";
 import { initialize, openAgentSession } from "./open-agent-session.js";
 import { TurnRecorder } from "./turn-recorder.js";
 
@@ -36,6 +38,13 @@ export interface RunningAgentDeps extends Omit<OperationDeps, "terminals"> {
   /** Rules for permission requests beside those of the session. */
   readonly generalRules: () => Promise<readonly NamedRule[]>;
   readonly onProblem: (message: string, cause: unknown) => void;
+}
+
+export interface OpenedSession {
+  /** True if the agent does not know the earlier turns. */
+  readonly contextLost: boolean;
+  /** Why stored settings could not be made again. */
+  readonly refusedSettings: readonly string[];
 }
 
 /** Stands in place of the details, which are not stored because they may contain secrets. */
@@ -153,7 +162,7 @@ export class RunningAgent {
   }
 
   /** Resolves when the agent is ready for a prompt. Closes the connection and rejects if that fails. */
-  async openSession(): Promise<{ readonly contextLost: boolean }> {
+  async openSession(): Promise<OpenedSession> {
     const { writer, clock, limits, clientAccess } = this.#deps;
     const { recorder } = this;
     const { connection } = this.agentRun;
@@ -165,9 +174,13 @@ export class RunningAgent {
         { clientCapabilities: toClientCapabilities(clientAccess), deadlineMs: limits.initializeMs },
       );
       const deadlineMs = limits.newSessionMs;
-      return await openAgentSession({
+      const { contextLost } = await openAgentSession({
         ...{ connection, recorder, capabilities, cwd, deadlineMs, previousSessionId },
       });
+      return {
+        contextLost,
+        refusedSettings: await makeStoredSettings(this.#settingsTarget, previousSessionId === null),
+      };
     } catch (caught) {
       const error = toAuthRequired(caught, writer.row);
       // The agent has exited: its output may contain the reason, so it is read to the end.
@@ -176,6 +189,16 @@ export class RunningAgent {
       connection.close("closed", errorMessage(error));
       throw error;
     }
+  }
+
+  /** Makes settings in the agent's session. */
+  applySettings(settings: AgentSettings): Promise<void> {
+    return applySettings(this.#settingsTarget, settings);
+  }
+
+  get #settingsTarget(): SettingsTarget {
+    const { writer, limits } = this.#deps;
+    return { connection: this.agentRun.connection, writer, deadlineMs: limits.newSessionMs };
   }
 
   /** Continues with the agent of an earlier gateway process, from its stored state. */

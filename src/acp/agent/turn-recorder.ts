@@ -1,6 +1,7 @@
 import type { Clock } from "../../async/clock.js";
 import { defaults } from "../../defaults.js";
 import type { AcpTurn, AcpUpdate, NewAcpUpdate } from "../../model/acp.js";
+import type { AgentState } from "../../model/agent-state.js";
 import type { AcpChange, AcpSessionPatch } from "../../store/acp/contract.js";
 import type { ClientRequests } from "../client/client-requests.js";
 import type { PermissionRequests } from "../permissions/permission-requests.js";
@@ -19,11 +20,12 @@ import {
   turnEndOf,
   turnEvents,
 } from "../turn/running-turn.js";
-import { ReplayFilter } from "../turn/turn-summary.js";
+import { ReplayFilter, type UpdateScope } from "../turn/turn-summary.js";
 import type { OutgoingFrame } from "../wire/frames.js";
 import type { ConnectionHandlers } from "../wire/connection-contract.js";
 import type { RpcOutcome, SessionUpdate } from "../wire/message.js";
 import type { PendingRequest } from "../wire/pending-requests.js";
+import { stateAfterAnswer, stateAfterUpdates } from "./agent-state.js";
 
 export interface TurnRecorderDeps {
   readonly writer: SessionWriter;
@@ -107,12 +109,24 @@ export class TurnRecorder implements ConnectionHandlers {
 
   async onUpdates(batch: readonly SessionUpdate[]): Promise<void> {
     const at = this.#deps.clock.wall();
-    const updates = batch.flatMap((update) =>
-      this.#storableUpdates(update, this.replayFilter.classify(update), at),
-    );
+    const ofSession = batch.flatMap((update) => {
+      const scope = this.replayFilter.classify(update);
+      return scope === null ? [] : [{ update, scope }];
+    });
+    const updates = ofSession.flatMap(({ update, scope }) => this.#storableUpdates(update, scope, at));
     const end = batch.at(-1)?.end ?? 0;
-    await this.#deps.writer.commit(() => ({
-      session: { end, ...this.#clearAcceptedFrame() },
+    const { writer } = this.#deps;
+    await writer.commit(() => ({
+      session: {
+        end,
+        ...this.#clearAcceptedFrame(),
+        ...statePatch(
+          stateAfterUpdates(
+            writer.row.agentState,
+            ofSession.map(({ update }) => update),
+          ),
+        ),
+      },
       updates,
       turns: this.turn === null || this.turn.requestId === null ? [] : [countersPatch(this.turn)],
     }));
@@ -195,6 +209,7 @@ export class TurnRecorder implements ConnectionHandlers {
           pending,
           ...this.#clearAcceptedFrame(),
           ...sessionPatchFrom(request, outcome),
+          ...statePatch(stateAfterAnswer(writer.row.agentState, request.method, outcome)),
         };
         if (request.method !== "session/prompt") return { session };
         ended = this.turn?.requestId === request.id ? this.turn : null;
@@ -230,13 +245,13 @@ export class TurnRecorder implements ConnectionHandlers {
     turn.endRecorded.resolve();
   }
 
-  /** Replayed history is already stored; updates of other sessions are ignored. */
+  /** Replayed history is already stored. */
   #storableUpdates(
     { update, bytes }: SessionUpdate,
-    scope: ReturnType<ReplayFilter["classify"]>,
+    scope: UpdateScope,
     at: number,
   ): readonly NewAcpUpdate[] {
-    if (scope === null || scope === "replay") return [];
+    if (scope === "replay") return [];
     const { turn } = this;
     if (scope === "turn" && turn !== null) {
       if (turn.keptBytes + bytes > defaults.acpTurnBytes) {
@@ -258,4 +273,8 @@ export class TurnRecorder implements ConnectionHandlers {
     const accepted = this.#deps.stdinAccepted() >= sending.at + Buffer.byteLength(sending.text);
     return accepted ? { sending: null } : {};
   }
+}
+
+function statePatch(agentState: AgentState | null): AcpSessionPatch {
+  return agentState === null ? {} : { agentState };
 }

@@ -1,9 +1,11 @@
 import type { Survivor } from "../../model/process.js";
 import { AcpSessionClosed } from "../../errors.js";
 import type { AcpPermissionRequest } from "../../model/acp.js";
+import type { AgentSettings } from "../../model/agent-state.js";
 import type { ApprovalQuestion } from "../../sessions/approval-question.js";
 import type { Run } from "../../supervisor/api.js";
 import { AgentLifecycle } from "../agent/agent-lifecycle.js";
+import { mergeSettings } from "../agent/agent-settings.js";
 import type { RunningTurn } from "../turn/running-turn.js";
 import type { TurnActivity } from "../turn/turn-summary.js";
 import type { SessionWriter } from "../session-writer.js";
@@ -84,6 +86,24 @@ export class SessionRunner {
   async ensureAgent(): Promise<void> {
     this.#assertOpen();
     await this.#lifecycle.ensureStarted();
+  }
+
+  /** Makes settings in the agent's session now, and again whenever the agent is started. */
+  async set(settings: AgentSettings, actor: string): Promise<void> {
+    this.#assertOpen();
+    const agent = await this.#lifecycle.ensureStarted();
+    await agent.applySettings(settings);
+    const { writer, clock } = this.#deps;
+    const update = {
+      turnId: null,
+      at: clock.wall(),
+      type: "settings",
+      data: { ...settings, actor },
+    } as const;
+    await writer.commit(() => ({
+      session: { settings: mergeSettings(writer.row.settings, settings) },
+      updates: [update],
+    }));
   }
 
   /** Queues a prompt. Resolves with the id of its turn once it is stored. */

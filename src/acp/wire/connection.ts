@@ -91,15 +91,24 @@ export class AcpConnection implements AsyncDisposable {
   async request<Method extends AgentRequestMethod>(
     method: Method,
     params: AgentRequestParamsByMethod[Method],
-    { deadlineMs, fatal = false }: AcpRequestOptions,
+    options: AcpRequestOptions,
   ): Promise<AgentRequestResponsesByMethod[Method]> {
+    return (await this.requestAny(method, params, options)) as AgentRequestResponsesByMethod[Method];
+  }
+
+  /** A request that the stable part of the protocol does not have, or no longer has. */
+  async requestAny(
+    method: string,
+    params: unknown,
+    { deadlineMs, fatal = false }: AcpRequestOptions,
+  ): Promise<unknown> {
     if (this.#error !== null) throw this.#error;
     const request = this.#pending.add(method, deadlineMs, fatal);
     const answer = this.#pending.answerTo(request.id);
     this.#send({ id: request.id, method, params }, request).catch((error: unknown) =>
       this.#pending.fail(request.id, error),
     );
-    return (await answer) as AgentRequestResponsesByMethod[Method];
+    return answer;
   }
 
   /** The answer to a request that an earlier gateway process sent. */

@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { clientAccessSchema } from "../../config/agents.js";
 import { defaults } from "../../defaults.js";
+import { agentSettingsSchema, agentStateSchema } from "../../model/agent-state.js";
 import { ACP_MODES, REAP_POLICIES } from "../../model/enums.js";
 import { endpoints } from "../endpoints.js";
 import type { ErrorCode } from "../error-response.js";
@@ -51,7 +52,7 @@ const timeoutMs = z.int().min(1_000).max(86_400_000).optional();
 /** The agent is ended after this time without output. Default: the limit in the agent's config entry, or none. */
 const noOutputTimeoutMs = timeoutMs;
 
-const TURN_ERRORS: readonly ErrorCode[] = [
+export const TURN_ERRORS: readonly ErrorCode[] = [
   "ACP_NOT_HELD",
   "ACP_SESSION_CLOSED",
   "ACP_NOT_RESTARTABLE",
@@ -87,6 +88,8 @@ export const acpSpawnRoute = defineRoute({
       reap: z.enum(REAP_POLICIES).default("asked"),
       /** Client features that the agent may use, instead of those of the catalogue. For the operator only. */
       client: clientAccessSchema.optional(),
+      /** Of the agent's session; if one cannot be made, no session is opened. `mode` is the agent's, not the session's. */
+      settings: agentSettingsSchema.optional(),
       prompt: promptText.optional(),
       turnId,
       timeoutMs,
@@ -126,6 +129,10 @@ export const acpShowRoute = defineRoute({
     turns: z.array(acpTurnSchema),
     permissions: z.array(acpPermissionSchema),
     capabilities: z.unknown(),
+    /** Null: the agent has reported nothing yet. */
+    agentState: agentStateSchema.nullable(),
+    /** Made whenever the agent is started; null: none. */
+    settings: agentSettingsSchema.nullable(),
     /** Client features that the agent may use. */
     client: clientAccessSchema.required(),
     /** The newest lines of the agent's standard error, without secrets. */

@@ -156,6 +156,8 @@ export const acpSessionSchema = acpSessionRecord
     argv: true,
     tmpdir: true,
     capabilities: true,
+    agentState: true,
+    settings: true,
     end: true,
     sending: true,
     pending: true,

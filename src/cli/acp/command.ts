@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-import { lazyAction, positiveIntegerUpTo, type SetExitCode } from "../options/parsers.js";
+import { collectPairs, lazyAction, positiveIntegerUpTo, type SetExitCode } from "../options/parsers.js";
 import type { AnswerFlags } from "./permissions.js";
 import { addPrompt, addSpawn, formatOption } from "./prompt-command.js";
 
@@ -35,6 +35,7 @@ export function addAcpCommand(program: Command, setExitCode: SetExitCode): void 
     .addHelpText("after", about);
   addSpawn(acp, setExitCode);
   addPrompt(acp, setExitCode);
+  addSet(acp, setExitCode);
   addCancelAndClose(acp, setExitCode);
   addReadCommands(acp, setExitCode);
   addPermissions(acp, setExitCode);
@@ -68,6 +69,35 @@ function addCancelAndClose(acp: Command, setExitCode: SetExitCode): void {
     .option("--discard", "also delete what the agent stored, if the agent supports that")
     .option("--json", "print the session as JSON")
     .action(lazyAction(setExitCode, () => import("./cancel-and-close.js"), "closeAcpSession"));
+}
+
+const setHelp = `
+The agent decides what it offers: \`holdfast acp show <session>\` lists its models, modes
+and options. A value is an id or a name from that list. A session may only change the
+sessions that it started.
+
+Examples:
+  holdfast acp set site --model opus
+  holdfast acp set site --mode plan --option thought_level=high
+
+Exit status: 0 set, 1 no such session, or the agent refused, 2 the agent does not
+offer it.
+`;
+
+function addSet(acp: Command, setExitCode: SetExitCode): void {
+  acp
+    .command("set")
+    .summary("change the model, mode or options of a session's agent")
+    .description(
+      "Change the model, the mode or config options of a session's agent, also during a turn. They are set again when the agent is restarted.",
+    )
+    .argument("<session>", "its name or id")
+    .option("--model <model>", "the agent's model, by id or name")
+    .option("--mode <mode>", "the agent's mode, by id or name")
+    .option("--option <option=value>", "a config option of the agent (repeatable)", collectPairs)
+    .option("--json", "print the session and what its agent offers as JSON")
+    .addHelpText("after", setHelp)
+    .action(lazyAction(setExitCode, () => import("./set.js"), "setAgentSettings"));
 }
 
 function addReadCommands(acp: Command, setExitCode: SetExitCode): void {

@@ -1,5 +1,5 @@
 import { resolve } from "node:path";
-import { type Command, Option } from "commander";
+import { type Command, InvalidArgumentError, Option } from "commander";
 import { BadInput } from "../../errors.js";
 import { CLIENT_FILE_ACCESS } from "../../model/enums.js";
 import { noticeInstallHint } from "../agents/command.js";
@@ -7,6 +7,7 @@ import { addNotifyOptions } from "../client/notify-options.js";
 import {
   addDetachOption,
   asOptionParser,
+  collectPairs,
   lazyAction,
   noOutputOption,
   type SetExitCode,
@@ -14,7 +15,7 @@ import {
 import { parseDuration } from "../options/units.js";
 import { reportError } from "../print/stderr.js";
 import { parseRulePattern, PATTERN_HELP } from "./rule-pattern.js";
-import type { SpawnFlags } from "./spawn.js";
+import type { SpawnFlags, SpawnModes } from "./spawn.js";
 import { OUTPUT_FORMATS } from "./view/texts.js";
 
 const answerHelp = `
@@ -66,6 +67,9 @@ session with that name is open, the command continues it. Rules answer the agent
 permission requests: by default, reading and searching are allowed, and you are
 asked about the rest. --deny, --ask and --allow are tried first, in this order.
 ${PATTERN_HELP}
+--model, --mode and --option choose among what the agent offers; "acp show" lists it
+and "acp set" changes it later. They are set again when the agent is restarted.
+
 With --client-files and --client-terminals the agent can use files and commands
 through the gateway: the same rules apply to them, and each command is a run of its
 own that ends with the agent. Without them the agent uses its own.
@@ -74,6 +78,7 @@ Examples:
   holdfast acp spawn codex --name fix --approve-reads "why does the build fail?"
   holdfast acp spawn codex --allow 'execute:npm test*' --deny 'execute:git push*' "…"
   holdfast acp spawn gemini --mode run --format quiet "one word: what is this?"
+  holdfast acp spawn claude --model opus --mode plan "how would you split this file?"
   holdfast acp spawn --agent-command 'node ./my-agent.js' "hello"
 `;
 
@@ -102,9 +107,18 @@ export function addSpawn(acp: Command, setExitCode: SetExitCode): void {
     .option("--agent-command <command>", "any command instead of an agent of the catalogue, in shell syntax")
     .option("--name <name>", "the name of the session")
     .addOption(
-      new Option("--mode <mode>", "keep the session open after the first answer, or close it")
-        .choices(["session", "run"])
-        .default("session"),
+      new Option(
+        "--mode <mode>",
+        "session: keep the session open after the first answer; run: close it; any other word: the agent's mode (repeatable)",
+      )
+        .argParser(collectModes)
+        .default({ session: "session" }, '"session"'),
+    )
+    .option("--model <model>", "the agent's model, by id or name")
+    .option(
+      "--option <option=value>",
+      "a config option of the agent, such as thought_level=high (repeatable)",
+      collectPairs,
     )
     .option("--cwd <directory>", "the agent's working directory", ".")
     .option("--clear-env", "use the environment of the gateway instead of this one")
@@ -151,6 +165,12 @@ export function addSpawn(acp: Command, setExitCode: SetExitCode): void {
 function collectPatterns(pattern: string, before: readonly string[] = []): readonly string[] {
   asOptionParser(parseRulePattern)(pattern);
   return [...before, pattern];
+}
+
+/** `run` and `session` are modes of the session, every other word is one of the agent. */
+function collectModes(mode: string, before: SpawnModes): SpawnModes {
+  if (mode === "") throw new InvalidArgumentError("Write session, run, or a mode of the agent.");
+  return mode === "run" || mode === "session" ? { ...before, session: mode } : { ...before, agent: mode };
 }
 
 function collectDirectories(one: string, before: readonly string[] = []): readonly string[] {

@@ -17,6 +17,7 @@ import { type DisplayField, fieldLines } from "../runs/show.js";
 import { PermissionPrompter } from "./permissions.js";
 import { canAnswerPrompts } from "./prompt.js";
 import { ruleText } from "./rule-pattern.js";
+import { agentFields, settingFields } from "./set.js";
 import { closeText, leaseText } from "./view/closed-tree.js";
 import {
   type AcpView,
@@ -55,7 +56,7 @@ export async function showAcpSession(wanted: string, { json = false }: JsonFlag)
 const STDERR_LINES = 5;
 
 function sessionText(
-  { session, turns, permissions, tree, stderr, client }: AcpSessionDetails,
+  { session, turns, permissions, tree, stderr, client, agentState }: AcpSessionDetails,
   now: number,
 ): string {
   const { key, sessionId, state, problem, agent, command, cwd, mode, runId, rules, reap } = session;
@@ -66,9 +67,11 @@ function sessionText(
     ["agent", agent === null ? command : `${agent}: ${command}`],
     ["directory", cwd],
     ["mode", mode],
+    ...settingFields(agentState),
     ["rules", rules.map(ruleText).join(", ") || "none: everything is refused"],
     ["reaps", REAP_TEXT[reap]],
     ["offers", offerText(client, cwd)],
+    ...agentFields(agentState),
     ["run", runId ?? "-"],
     ["lease", leaseText(session)],
     ["processes", tree.processes.length === 0 ? tree.why : `${tree.processes.length}; ${tree.why}`],

@@ -23,12 +23,20 @@ import {
   turnLimits,
 } from "./prompt.js";
 import { type RuleFlags, rulesFromFlags } from "./rule-pattern.js";
+import { type SettingFlags, settingsOf } from "./set.js";
 import type { ShownTurn } from "./view/texts.js";
 
-export interface SpawnFlags extends DisplayFlags, NotifyFlags, DetachFlags, RuleFlags {
+/** The values of `--mode`. */
+export interface SpawnModes {
+  readonly session: "run" | "session";
+  /** The agent's own mode. */
+  readonly agent?: string;
+}
+
+export interface SpawnFlags extends DisplayFlags, NotifyFlags, DetachFlags, RuleFlags, SettingFlags {
   readonly name?: string;
   readonly agentCommand?: string;
-  readonly mode: "run" | "session";
+  readonly mode: SpawnModes;
   readonly cwd: string;
   readonly clearEnv?: true;
   readonly approveAll?: true;
@@ -47,7 +55,8 @@ export async function spawnSession(
   second: string | undefined,
   flags: SpawnFlags,
 ): Promise<number> {
-  const { agentCommand, mode, json = false } = flags;
+  const { agentCommand, json = false } = flags;
+  const { session: mode } = flags.mode;
   const agent = agentCommand === undefined ? (first ?? "") : null;
   checkAgent(agent, second, flags);
   if (!isDetached(flags)) rejectNotifyOptions(flags);
@@ -173,13 +182,15 @@ function spawnBody(agent: string | null, prompt: string | null, flags: SpawnFlag
   const { agentCommand = "", name, mode, clearEnv, reapAlways, reapTools } = flags;
   const rules = rulesFromFlags(flags);
   const permissions = permissionMode(flags) ?? (rules.length === 0 ? null : "approve-reads");
+  const settings = settingsOf(flags, mode.agent);
   return {
     // The command goes to a shell verbatim.
     ...(agent === null ? { argv: ["/bin/sh", "-c", agentCommand] } : { agent }),
     key: qualifiedSessionName(name ?? generateSessionName(agent ?? "acp")),
     cwd: resolve(flags.cwd),
     ...(clearEnv === true ? {} : { environment: environmentOutsideRuns() }),
-    mode,
+    mode: mode.session,
+    ...(settings === null ? {} : { settings }),
     ...(permissions === null ? {} : { permissions }),
     ...(rules.length === 0 ? {} : { rules }),
     reap: reapAlways === true ? "always" : reapTools === true ? "cancel" : "asked",

@@ -4,12 +4,12 @@ import type { SetExitCode } from "../options/parsers.js";
 import { print } from "../print/stdout.js";
 
 /** Arguments and option values that are completed from the store or the config file, by their name in the help. */
-const COMPLETED_KINDS = ["run", "session", "task", "agent", "channel"] as const;
+const COMPLETED_KINDS = ["run", "session", "task", "agent", "channel", "model", "mode", "option"] as const;
 type CompletedKind = (typeof COMPLETED_KINDS)[number];
 
-/** The kind of an argument named `run`, `run|pid` or `session`; null: it is not completed. */
+/** The kind of an argument named `run`, `run|pid`, `session` or `option=value`; null: it is not completed. */
 function completedKind(name: string): CompletedKind | null {
-  return COMPLETED_KINDS.find((kind) => name.split("|").includes(kind)) ?? null;
+  return COMPLETED_KINDS.find((kind) => name.split(/[|=]/).includes(kind)) ?? null;
 }
 
 const examples = `
@@ -24,7 +24,7 @@ export function addCompletionCommand(program: Command, setExitCode: SetExitCode)
     .command("completion")
     .summary("print a completion script for your shell")
     .description(
-      "Print a script that completes commands, options, runs, sessions, tasks, agents and channels in your shell.",
+      "Print a script that completes commands, options, runs, sessions, tasks, channels, agents and what the agents offer in your shell.",
     )
     .addArgument(new Argument("<shell>", "the shell").choices(["bash", "zsh", "fish"]))
     .addHelpText("after", examples)
@@ -37,8 +37,9 @@ export function addCompletionCommand(program: Command, setExitCode: SetExitCode)
     .summary("print the words that complete an argument")
     .description("Print the words that complete an argument, for completion scripts. Read-only.")
     .addArgument(new Argument("<kind>", "the kind of argument").choices(COMPLETED_KINDS))
-    .action(async (kind: CompletedKind) => {
-      setExitCode(await printCompletions(kind));
+    .argument("[words...]", "the words of the command so far")
+    .action(async (kind: CompletedKind, words: readonly string[]) => {
+      setExitCode(await printCompletions(kind, words));
     });
 }
 
@@ -117,7 +118,7 @@ ${cases.join("\n")}
   if [[ $valued == *" $before "* ]]; then
     [[ $kinds == *" $before:"* ]] || return
     word="\${kinds#* $before:}"
-    words="$(holdfast __complete "\${word%% *}" 2>/dev/null)"
+    words="$(holdfast __complete "\${word%% *}" -- "\${COMP_WORDS[@]:1:COMP_CWORD-1}" 2>/dev/null)"
   elif [[ -n $argument && $current != -* ]]; then
     words="$(holdfast __complete "$argument" 2>/dev/null)"
   fi
@@ -135,7 +136,9 @@ function fishScript(contexts: readonly CompletionContext[]): string {
         ? "__fish_use_subcommand"
         : parts.map((part) => `__fish_seen_subcommand_from ${part}`).join("; and ");
     const values = (kind: CompletedKind | null | undefined): string =>
-      kind === null || kind === undefined ? "" : ` -f -a '(holdfast __complete ${kind} 2>/dev/null)'`;
+      kind === null || kind === undefined
+        ? ""
+        : ` -f -a '(holdfast __complete ${kind} -- (commandline -opc) 2>/dev/null)'`;
     return [
       ...words.map(({ word, about, valued: hasValue }) =>
         word.startsWith("--")
@@ -156,15 +159,15 @@ function quoteForFish(text: string): string {
 const LIMIT = 200;
 
 /** Prints one word per line. A completion script has no place for errors, so none is printed. */
-async function printCompletions(kind: CompletedKind): Promise<number> {
-  const words = await SOURCES[kind]().catch(() => []);
+async function printCompletions(kind: CompletedKind, before: readonly string[]): Promise<number> {
+  const words = await SOURCES[kind](before).catch(() => []);
   // A shell splits words at white space, and a word must not hold anything that it would expand.
-  const safe = [...new Set(words)].filter((word) => /^[\w.:/@+-]+$/.test(word));
+  const safe = [...new Set(words)].filter((word) => /^[\w.:/@+=-]+$/.test(word));
   if (safe.length > 0) print(`${safe.join("\n")}\n`);
   return 0;
 }
 
-const SOURCES: Readonly<Record<CompletedKind, () => Promise<readonly string[]>>> = {
+const SOURCES: Readonly<Record<CompletedKind, (words: readonly string[]) => Promise<readonly string[]>>> = {
   run: async () => {
     const { openRunView } = await import("../client/run-view.js");
     await using runs = await openRunView();
@@ -192,7 +195,14 @@ const SOURCES: Readonly<Record<CompletedKind, () => Promise<readonly string[]>>>
     const { readSettings } = await import("../../config/settings.js");
     return Object.keys((await readSettings()).config.channels);
   },
+  model: async (words) => (await loadAgentWords())("model", words),
+  mode: async (words) => (await loadAgentWords())("mode", words),
+  option: async (words) => (await loadAgentWords())("option", words),
 };
+
+async function loadAgentWords() {
+  return (await import("./agent-words.js")).agentWords;
+}
 
 async function openReader() {
   const { openReadClient } = await import("../client/read-client.js");

@@ -84,6 +84,7 @@ const ACP_VERBS: ReadonlySet<Verb> = new Set([
   "acpPrompt",
   "acpCancel",
   "acpClose",
+  "acpSet",
   "acpQuestion",
   "acpAnswer",
   "closeSession",

@@ -228,6 +228,7 @@ async function ensureSession(
     ...omitUndefined({ agent, argv, rules }),
     ...{ cwd, environment, executable, mode, reap, requester },
     client: body.client,
+    ...(body.settings === undefined ? {} : { settings: omitUndefined(body.settings) }),
     session: {
       ...omitUndefined({ agentId }),
       ...(parentSessionKey === undefined ? {} : { parentSessionKey, spawnedBy: parentSessionKey }),

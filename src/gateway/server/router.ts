@@ -27,6 +27,7 @@ import { answerChallenge } from "../auth/authentication.js";
 import { isAcpVerb } from "../peers/locators.js";
 import { proxyRequest } from "../peers/proxy.js";
 import { createAcpHandlers } from "../routes/acp.js";
+import { createAcpAgentHandlers } from "../routes/acp-agent.js";
 import { createAgentHandlers } from "../routes/agents.js";
 import { createChannelHandlers } from "../routes/channels.js";
 import type { HandlerDeps } from "../routes/deps.js";
@@ -274,5 +275,6 @@ export function createRouteHandlers(deps: HandlerDeps): RouteHandlers {
     ...createApprovalHandlers(deps),
     ...createTaskHandlers(deps),
     ...createAcpHandlers(deps),
+    ...createAcpAgentHandlers(deps),
   };
 }

@@ -33,6 +33,8 @@ const agentProgram = (name: string, ...args: readonly string[]): string[] => [
 export const shellAgent = (...options: string[]): string[] => agentProgram("shell-agent", ...options);
 /** Its prompts are lists of steps. */
 export const scriptedAgent = agentProgram("scripted-agent");
+/** Has modes, models, options, commands and sessions of its own. */
+export const settableAgent = (variant = "new"): string[] => agentProgram("settable-agent", variant);
 /** Its prompts are lists of file and terminal requests. */
 export const clientAgent: readonly string[] = agentProgram("client-agent");
 /** Has the optional features of the protocol that its options name. */

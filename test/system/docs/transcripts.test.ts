@@ -79,6 +79,7 @@ class Project implements AsyncDisposable {
     await writeFile(join(directory, "package.json"), JSON.stringify(PROJECT));
     await writeFile(join(directory, "server.js"), SERVER);
     await copyFile(AGENT, join(directory, "agent.mjs"));
+    await copyFile(SETTABLE_AGENT, join(directory, "settable-agent.mjs"));
     return new Project(directory);
   }
 
@@ -101,6 +102,9 @@ const PROJECT = {
 };
 
 const AGENT = fileURLToPath(new URL("agent.mjs", import.meta.url));
+const SETTABLE_AGENT = fileURLToPath(
+  new URL("../../support/agents/programs/settable-agent.mjs", import.meta.url),
+);
 
 const SERVER = `
   const server = require("node:http").createServer((_, answer) => answer.end("hello\\n"));

@@ -18,6 +18,8 @@ import {
   type Notice,
   permissionLine,
   type PermissionRequest,
+  type SettingsChange,
+  settingsNotice,
   type ShownTurn,
   stallNotice,
   toolHasEnded,
@@ -84,6 +86,8 @@ export class TextView implements AcpView {
         return this.notice(auditNotice(data as NonNullable<ShownTurn["audit"]>));
       case "context-lost":
         return this.notice(CONTEXT_LOST_NOTICE);
+      case "settings":
+        return this.notice(settingsNotice(data as SettingsChange, this.#watching));
       case "session":
         return this.#watching ? this.notice(["the session is closed", "dim"]) : undefined;
       case "late-answer":

@@ -81,6 +81,28 @@ const VERDICT_WORDS = {
   expired: "expired",
 } as const;
 
+/** Settings that were made, or (`refused`) why they could not be made again after a restart of the agent. */
+export interface SettingsChange {
+  readonly model?: string;
+  readonly mode?: string;
+  readonly options?: Readonly<Record<string, string>>;
+  readonly refused?: readonly string[];
+}
+
+/** Null: a change is only shown to a watcher. */
+export function settingsNotice(
+  { model, mode, options = {}, refused = [] }: SettingsChange,
+  watching: boolean,
+): Notice | null {
+  if (refused.length > 0) return [`after the restart of the agent, ${refused.join("; ")}`, "yellow"];
+  const made = [
+    ...(model === undefined ? [] : [`model ${model}`]),
+    ...(mode === undefined ? [] : [`mode ${mode}`]),
+    ...Object.entries(options).map(([id, value]) => `${id}=${value}`),
+  ];
+  return watching ? [`the agent was set to ${made.join(", ")}`, "dim"] : null;
+}
+
 export type ShownTurn = ResponseOf<"acpPrompt">["turn"];
 
 /** A notice about a turn and its colour. */

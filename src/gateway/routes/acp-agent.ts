@@ -1,0 +1,36 @@
+import type { RequestContext, RouteHandlers } from "../../api/contract.js";
+import { OperatorOnly } from "../../errors.js";
+import type { AcpSession } from "../../model/acp.js";
+import { omitUndefined } from "../../model/records.js";
+import { acpSessionResponse, agentStateResponse, requireAcpSession } from "../../queries/acp.js";
+import { agentRun } from "../../queries/leases.js";
+import type { HandlerDeps } from "./deps.js";
+
+/** Handlers of requests about the agent's own session. */
+export function createAcpAgentHandlers(deps: HandlerDeps) {
+  return {
+    acpSet: async ({ params, body }, { requester }) => {
+      deps.assertAcceptingRuns();
+      const { sessionId } = await requireAcpSession(deps, requester, params.id);
+      await assertMaySet(deps, sessionId, requester);
+      const session: AcpSession = await deps.acp.setSettings(sessionId, omitUndefined(body), requester.actor);
+      const run = await agentRun(deps.store, session);
+      return {
+        session: acpSessionResponse(session, await deps.sessions.get(sessionId), run),
+        agentState: agentStateResponse(session.agentState),
+      };
+    },
+  } satisfies Partial<RouteHandlers>;
+}
+
+/** A mode can make the agent stop asking for permission, so a session must not change its own. */
+async function assertMaySet(
+  { sessions }: HandlerDeps,
+  sessionId: string,
+  requester: RequestContext["requester"],
+): Promise<void> {
+  if (requester.kind === "operator") return;
+  const row = await sessions.get(sessionId);
+  if (row?.lineage.includes(requester.session.id) === true) return;
+  throw new OperatorOnly("change the settings of a session that this session did not start");
+}
