@@ -112,13 +112,15 @@ export class SharedHome implements AsyncDisposable {
     this.#records.sql(home, "update runs set lease_expires_at = ? where state <> 'exited'", at);
   }
 
-  /** All rows and events, to find changes. A renewed lease is no change. */
+  /** All rows and events, to find changes. A renewed lease and an output heartbeat are no changes. */
   dumpStore(): unknown {
     const runs = this.sql("select * from runs order by run_id").map((row) => ({
       ...row,
       lease_expires_at: null,
+      last_output_at: null,
+      updated_at: null,
     }));
-    return { runs, events: this.sql("select * from run_events order by seq") };
+    return { runs, events: this.sql("select * from run_events where type != 'output' order by seq") };
   }
 
   eventTypes(runId: string): string[] {
