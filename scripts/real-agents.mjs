@@ -1,5 +1,6 @@
 // Fetches the real ACP agents for the suite of real agents, each into its own directory below the platform's cache
-// directory: nothing global, nothing in this project. agent-packages.json pins their versions.
+// directory: nothing global, nothing in this project. agent-packages.json pins their versions; an agent that needs a
+// newer Node has one beside it.
 //
 // Usage: npm run agents:fetch                       fetch missing agents, print the directory
 //        npm run test:agents [-- <vitest arguments>] the same, then run the suite
@@ -32,20 +33,24 @@ if (command === "test") {
 }
 
 function fetchAgent(name, wanted) {
-  const place = join(directory, wanted.split("/").at(-1));
+  const place = join(directory, wanted[0].split("/").at(-1));
   if (existsSync(place)) return;
-  console.log(`fetching ${name}: ${wanted}`);
+  console.log(`fetching ${name}: ${wanted.join(", ")}`);
   // Under a temporary name until it is complete.
   const unfinished = `${place}.${process.pid}`;
   mkdirSync(unfinished, { recursive: true });
   writeFileSync(join(unfinished, "package.json"), '{ "private": true }\n');
-  const { status } = spawnSync("npm", ["install", "--no-audit", "--no-fund", "--loglevel=error", wanted], {
-    cwd: unfinished,
-    stdio: "inherit",
-  });
+  const { status } = spawnSync(
+    "npm",
+    ["install", "--no-audit", "--no-fund", "--loglevel=error", "--no-engine-strict", ...wanted],
+    {
+      cwd: unfinished,
+      stdio: "inherit",
+    },
+  );
   if (status === 0) return renameSync(unfinished, place);
   rmSync(unfinished, { recursive: true, force: true });
-  console.error(`${wanted} could not be fetched`);
+  console.error(`${name} could not be fetched`);
   process.exit(1);
 }
 

@@ -8,10 +8,10 @@ export const TREE_LEGEND =
   "F foreground, b background, n nohup, s setsid, t ignores TERM, e env -i double fork";
 
 /** A command that counts as the foreground process of the tree. */
-export const FOREGROUND_SLEEP = `sleep ${SLEEP_SECONDS.F}`;
+export const FOREGROUND_SLEEP = `env sleep ${SLEEP_SECONDS.F}`;
 
 const BACKGROUND_PROCESSES = [
-  `sleep ${SLEEP_SECONDS.b} >/dev/null 2>&1 &`,
+  `env sleep ${SLEEP_SECONDS.b} >/dev/null 2>&1 &`,
   `nohup sleep ${SLEEP_SECONDS.n} >/dev/null 2>&1 &`,
   `setsid sleep ${SLEEP_SECONDS.s} >/dev/null 2>&1 &`,
   `sh -c 'trap "" TERM; exec sleep ${SLEEP_SECONDS.t}' >/dev/null 2>&1 &`,

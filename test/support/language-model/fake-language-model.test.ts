@@ -21,6 +21,12 @@ const dialects = {
     prompt: { input: [{ type: "message", role: "user", content: [] }] },
     result: { input: [{ type: "function_call_output", call_id: "call_1", output: "" }] },
   },
+  messages: {
+    path: "/v1/messages",
+    offer: { tools: [{ name: "Bash", input_schema: schema }], stream: true },
+    prompt: { messages: [{ role: "user", content: [{ type: "text", text: "go" }] }] },
+    result: { messages: [{ role: "user", content: [{ type: "tool_result", tool_use_id: "toolu_1" }] }] },
+  },
   generateContent: {
     path: "/v1beta/models/fake:streamGenerateContent?alt=sse",
     offer: {

@@ -8,13 +8,14 @@ import {
   chatCompletions,
   generateContent,
   type JsonObject,
+  messages,
   type ModelDialect,
   type ModelReply,
   type ModelRequest,
   responses,
 } from "./dialects.js";
 
-const dialects: readonly ModelDialect[] = [chatCompletions, responses, generateContent];
+const dialects: readonly ModelDialect[] = [chatCompletions, responses, generateContent, messages];
 
 /** The answer to the next prompts. */
 export interface ModelScript {

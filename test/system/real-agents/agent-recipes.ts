@@ -74,11 +74,59 @@ supports_websockets = false
       OPENAI_MODEL: "fake",
     }),
   },
+  claude: {
+    files: () => ({
+      ".claude.json": JSON.stringify({ hasCompletedOnboarding: true }),
+    }),
+    env: (_, modelUrl) => ({
+      ANTHROPIC_API_KEY: "fake",
+      ANTHROPIC_BASE_URL: modelUrl,
+      // Otherwise it refuses to start as root.
+      IS_SANDBOX: "1",
+      CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: "1",
+      DISABLE_AUTOUPDATER: "1",
+    }),
+  },
+  copilot: {
+    files: () => ({}),
+    env: (_, modelUrl) => ({
+      COPILOT_PROVIDER_BASE_URL: `${modelUrl}/v1`,
+      COPILOT_PROVIDER_API_KEY: "fake",
+      COPILOT_MODEL: "gpt-4.1",
+      COPILOT_AUTO_UPDATE: "false",
+    }),
+  },
+  pi: {
+    files: (modelUrl) => ({
+      ".pi/agent/models.json": JSON.stringify({
+        providers: {
+          fake: {
+            baseUrl: `${modelUrl}/v1`,
+            apiKey: "fake",
+            api: "openai-completions",
+            models: [
+              {
+                id: "fake",
+                name: "Fake",
+                reasoning: false,
+                input: ["text", "image"],
+                contextWindow: 100_000,
+                maxTokens: 1_000,
+                cost: { input: 0, output: 0, cacheRead: 0, cacheWrite: 0 },
+              },
+            ],
+          },
+        },
+      }),
+      ".pi/agent/settings.json": JSON.stringify({ defaultProvider: "fake", defaultModel: "fake" }),
+    }),
+    env: () => ({ PI_OFFLINE: "1", PI_SKIP_VERSION_CHECK: "1" }),
+  },
 };
 
 const packages = JSON.parse(
   readFileSync(new URL("../../../scripts/agent-packages.json", import.meta.url), "utf8"),
-) as Readonly<Record<string, string>>;
+) as Readonly<Record<string, readonly string[]>>;
 
 /** The environment for an agent, independent of the environment of the tests. */
 export async function agentEnvironment(
@@ -87,7 +135,7 @@ export async function agentEnvironment(
   modelUrl: string,
 ): Promise<Record<string, string>> {
   const recipe = agentRecipes[name];
-  const directory = packages[name]?.split("/").at(-1);
+  const directory = packages[name]?.[0]?.split("/").at(-1);
   if (recipe === undefined || directory === undefined) throw new Error(`no recipe for ${name}`);
   for (const [path, text] of Object.entries(recipe.files(modelUrl))) {
     await mkdir(dirname(join(home, path)), { recursive: true });

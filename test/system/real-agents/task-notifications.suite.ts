@@ -21,7 +21,7 @@ async function comesTo(client: GatewayClient, id: string, what: string): Promise
   });
 }
 
-test.each(["opencode", "codex", "gemini", "qwen"])(
+test.each(["opencode", "codex", "gemini", "qwen", "claude", "copilot", "pi"])(
   "%s: background work that it delegates to another agent survives the gateway, and it is notified once",
   async (agent) => {
     const state = await temporaryHomeWithBystander();
