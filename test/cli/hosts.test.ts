@@ -9,6 +9,7 @@ import { observeMachineIdentity } from "../../src/home/machine-identity.js";
 import type { RunRecord } from "../../src/model/run.js";
 import type { Store } from "../../src/store/store.js";
 import { newGateway } from "../contract/gateway-contract.js";
+import { BatchCli } from "../support/cli/batch-cli.js";
 import { CliFixture, type CliResult } from "../support/cli/cli-fixture.js";
 import {
   type PostgresDatabase,
@@ -31,9 +32,8 @@ describe.skipIf(whyNoPostgres !== null)("with runs of another host in the store"
   /** A process with a child. The records of the other host have its identity, as on a cloned machine. */
   let stranger: ChildProcess;
   let local: string;
-  const holdfast = (...args: string[]): Promise<CliResult> =>
-    cliFixture.startWith({ HOLDFAST_DATABASE_URL: database.url, HOLDFAST_IN_PROCESS: undefined }, ...args)
-      .finished;
+  let cli: BatchCli;
+  const holdfast = (...args: string[]): Promise<CliResult> => cli.holdfast(...args);
   const json = async (...args: string[]): Promise<unknown> => {
     const { code, stdout, stderr } = await holdfast(...args, "--json");
     expect({ args, code, stderr }).toEqual({ args, code: 0, stderr: "" });
@@ -45,6 +45,11 @@ describe.skipIf(whyNoPostgres !== null)("with runs of another host in the store"
     database = await server.createDatabase();
     store = await database.open();
     cliFixture = await CliFixture.open();
+    cli = new BatchCli({
+      ...cliFixture.env,
+      HOLDFAST_DATABASE_URL: database.url,
+      HOLDFAST_IN_PROCESS: undefined,
+    });
     stranger = spawn("sh", ["-c", "trap 'kill $!' TERM; sleep 3600 & echo up; wait"], {
       stdio: ["ignore", "pipe", "ignore"],
     });
@@ -78,6 +83,7 @@ describe.skipIf(whyNoPostgres !== null)("with runs of another host in the store"
   });
   afterAll(async () => {
     await holdfast("gateway", "stop", "--runs", "terminate");
+    await cli[Symbol.asyncDispose]();
     await store[Symbol.asyncDispose]();
     const survived = stranger.exitCode === null && stranger.signalCode === null;
     stranger.kill();

@@ -6,6 +6,7 @@ import { createClient, type GatewayClient } from "../../src/api/client.js";
 import { gatewaySocketPath } from "../../src/home/state-directory.js";
 import { readOperatorToken } from "../../src/sessions/requester.js";
 import { isDead, processState } from "../support/supervisor/silent-anchor.js";
+import { BatchCli } from "../support/cli/batch-cli.js";
 import { readProcess } from "../support/live-processes.js";
 import { RecoveryFixture, TWO_PROCESSES } from "../support/cli/recovery-fixture.js";
 import { waitFor } from "../support/wait-for.js";
@@ -36,17 +37,21 @@ const identified = (all: readonly Identified[]): readonly number[] =>
   sorted(all.map(({ identity }) => identity.pid));
 const named = (all: readonly Named[]): readonly number[] => sorted(all.map(({ pid }) => pid));
 
+async function json<Value>(cli: BatchCli, ...args: readonly string[]): Promise<Value> {
+  const { stdout, stderr, code } = await cli.holdfast(...args, "--json");
+  if (stdout === "") throw new Error(`${args.join(" ")} ended with ${code}: ${stderr}`);
+  return JSON.parse(stdout) as Value;
+}
+
 /** `among`: the processes to look up with `who`. */
-async function viewsOf(fixture: RecoveryFixture, runId: string, among: readonly number[]): Promise<Views> {
-  const [ps, show, doctor, cleanup] = await Promise.all([
-    fixture.json<readonly { runId: string; processes: readonly Identified[] }[]>("ps"),
-    fixture.json<{ processes: { processes: readonly Identified[] } }>("runs", "show", runId),
-    fixture.json<Listed>("doctor"),
-    fixture.json<Listed>("runs", "cleanup", "--run", runId, "--dry-run"),
-  ]);
+async function viewsOf(cli: BatchCli, runId: string, among: readonly number[]): Promise<Views> {
+  const ps = await json<readonly { runId: string; processes: readonly Identified[] }[]>(cli, "ps");
+  const show = await json<{ processes: { processes: readonly Identified[] } }>(cli, "runs", "show", runId);
+  const doctor = await json<Listed>(cli, "doctor");
+  const cleanup = await json<Listed>(cli, "runs", "cleanup", "--run", runId, "--dry-run");
   const who: number[] = [];
   for (const pid of among) {
-    const { code, stdout } = await fixture.holdfast("who", String(pid), "--json");
+    const { code, stdout } = await cli.holdfast("who", String(pid), "--json");
     if (code !== 0) continue;
     const owner = JSON.parse(stdout) as { runId: string; role: string; verified: boolean };
     if (owner.runId === runId && owner.verified && owner.role !== "anchor") who.push(pid);
@@ -92,6 +97,7 @@ async function killed(...pids: readonly number[]): Promise<void> {
 describe("ps, runs show, who, doctor, runs cleanup --dry-run and the API name the same processes", () => {
   test("of a running run, of one whose anchor is stopped, and of one whose gateway was killed", async () => {
     await using fixture = await RecoveryFixture.open();
+    await using cli = new BatchCli(fixture.env);
     const gateway = await fixture.gateway();
     const client = await clientOf(fixture);
     const body = { argv: ["sh", "-c", TWO_PROCESSES], background: true };
@@ -103,18 +109,19 @@ describe("ps, runs show, who, doctor, runs cleanup --dry-run and the API name th
       process.kill(anchor, signal);
       const stopped = signal === "SIGSTOP";
       await waitFor(`after ${signal}`, () => (processState(anchor) === "T") === stopped);
-      expect(await viewsOf(fixture, runId, members)).toEqual(inAllViews(members));
+      expect(await viewsOf(cli, runId, members)).toEqual(inAllViews(members));
       expect(await processesByApi(client, runId)).toEqual(sorted(members));
     }
     process.kill(anchor, "SIGCONT");
     await gateway.kill();
-    expect(await viewsOf(fixture, runId, members)).toEqual(inAllViews(members));
-    expect(await fixture.holdfast("runs", "cancel", runId)).toMatchObject({ code: 0 });
-    expect(await viewsOf(fixture, runId, members)).toEqual(inAllViews([]));
+    expect(await viewsOf(cli, runId, members)).toEqual(inAllViews(members));
+    expect(await cli.holdfast("runs", "cancel", runId)).toMatchObject({ code: 0 });
+    expect(await viewsOf(cli, runId, members)).toEqual(inAllViews([]));
   });
 
   test("of a run with a nested cgroup whose launcher, anchor and leader were killed", async (context) => {
     await using fixture = await RecoveryFixture.open();
+    await using cli = new BatchCli(fixture.env);
     const [runId = ""] = await fixture.leaveRuns([TWO_PROCESSES]);
     const { anchor, root, boundary } = await fixture.record(runId);
     const cgroup = boundary?.cgroup ?? null;
@@ -123,14 +130,14 @@ describe("ps, runs show, who, doctor, runs cleanup --dry-run and the API name th
     if (cgroup !== null) nest(cgroup, left[0] ?? 0);
     const launcher = readProcess(anchor?.pid ?? 0)?.parentPid ?? 0;
     await killed(launcher, anchor?.pid ?? 0, root?.pid ?? 0);
-    expect(await viewsOf(fixture, runId, left)).toEqual(inAllViews(cgroup === null ? [] : left));
-    const shown = await fixture.holdfast("ps");
+    expect(await viewsOf(cli, runId, left)).toEqual(inAllViews(cgroup === null ? [] : left));
+    const shown = await cli.holdfast("ps");
     for (const pid of left) expect(shown.stdout).toContain(String(pid));
     if (cgroup === null) context.skip("without a cgroup only the marker is left, which proves nothing");
-    expect((await fixture.holdfast("runs", "show", runId)).stdout).not.toContain("none is alive");
+    expect((await cli.holdfast("runs", "show", runId)).stdout).not.toContain("none is alive");
     const all = ["runs", "cleanup", "--all-orphans"] as const;
-    expect((await fixture.json<Listed>(...all, "--dry-run")).runs).toMatchObject([{ plan: "stop" }]);
-    const done = await fixture.json<Listed>(...all, "--yes");
+    expect((await json<Listed>(cli, ...all, "--dry-run")).runs).toMatchObject([{ plan: "stop" }]);
+    const done = await json<Listed>(cli, ...all, "--yes");
     expect(done.runs).toMatchObject([{ outcome: "gone" }]);
     expect(named(done.runs[0]?.ended ?? [])).toEqual(sorted(left));
     expect(await fixture.membersOf(runId)).toEqual([]);
@@ -140,33 +147,35 @@ describe("ps, runs show, who, doctor, runs cleanup --dry-run and the API name th
 describe("runs cleanup --all-orphans", () => {
   const all = ["runs", "cleanup", "--all-orphans"] as const;
   const planned = async (
-    fixture: RecoveryFixture,
+    cli: BatchCli,
     ...flags: readonly string[]
   ): Promise<Record<string, string | undefined>> => {
-    const { runs } = await fixture.json<Listed>(...all, "--dry-run", ...flags);
+    const { runs } = await json<Listed>(cli, ...all, "--dry-run", ...flags);
     return Object.fromEntries(runs.map(({ runId, plan }) => [runId, plan]));
   };
 
   test("keeps services, which run without a gateway by design, unless --include-services is given", async () => {
     await using fixture = await RecoveryFixture.open();
+    await using cli = new BatchCli(fixture.env);
     const [service = "", task = ""] = await fixture.leaveOrphans(
       ["echo up; sleep 7201", { kind: "service" }],
       ["echo up; sleep 7202"],
     );
-    expect(await planned(fixture)).toEqual({ [service]: "keep-service", [task]: "stop" });
-    expect(await planned(fixture, "--include-services")).toEqual({ [service]: "stop", [task]: "stop" });
-    const { code, stdout } = await fixture.holdfast(...all, "--yes");
+    expect(await planned(cli)).toEqual({ [service]: "keep-service", [task]: "stop" });
+    expect(await planned(cli, "--include-services")).toEqual({ [service]: "stop", [task]: "stop" });
+    const { code, stdout } = await cli.holdfast(...all, "--yes");
     expect(stdout).toContain("a service runs without a gateway by design; --include-services ends it");
     expect(stdout).toMatch(/^ {2}ended: \d+ sh, \d+ sleep$/m);
     expect(code).toBe(0);
     expect(await fixture.membersOf(task)).toEqual([]);
     expect(await fixture.membersOf(service)).toHaveLength(2);
-    expect(await fixture.holdfast(...all, "--include-services", "--yes")).toMatchObject({ code: 0 });
+    expect(await cli.holdfast(...all, "--include-services", "--yes")).toMatchObject({ code: 0 });
     expect(await fixture.membersOf(service)).toEqual([]);
   });
 
   test("without the store keeps a service, and a run that may be one", async () => {
     await using fixture = await RecoveryFixture.open();
+    await using cli = new BatchCli(fixture.env);
     const gateway = await fixture.gateway();
     const client = await clientOf(fixture);
     const start = async (seconds: number): Promise<string> => {
@@ -176,14 +185,14 @@ describe("runs cleanup --all-orphans", () => {
     const service = await start(7203);
     const task = await start(7204);
     const silent = await start(7205);
-    expect(await fixture.holdfast("service", "adopt", service)).toMatchObject({ code: 0 });
+    expect(await cli.holdfast("service", "adopt", service)).toMatchObject({ code: 0 });
     const { originInstanceId } = await fixture.record(service);
     const fileOf = (runId: string, name: string): string =>
       join(fixture.home, "instances", originInstanceId, "runs", runId, name);
     await gateway.kill();
     for (const suffix of ["", "-wal", "-shm"]) await rm(fixture.store + suffix, { force: true });
 
-    expect(await planned(fixture)).toEqual({ [service]: "keep-service", [task]: "stop", [silent]: "stop" });
+    expect(await planned(cli)).toEqual({ [service]: "keep-service", [task]: "stop", [silent]: "stop" });
 
     // As an older anchor wrote it: the anchor is queried instead, and does not answer without the key.
     for (const runId of [service, task, silent]) {
@@ -193,16 +202,16 @@ describe("runs cleanup --all-orphans", () => {
     }
     await rename(fileOf(silent, "key"), fileOf(silent, "key.away"));
     const kept = { [service]: "keep-service", [silent]: "keep-unknown" };
-    expect(await planned(fixture)).toEqual({ ...kept, [task]: "stop" });
-    const { code, stdout } = await fixture.holdfast(...all, "--yes");
+    expect(await planned(cli)).toEqual({ ...kept, [task]: "stop" });
+    const { code, stdout } = await cli.holdfast(...all, "--yes");
     expect(stdout).toContain(`${silent}: keep it: it may be a service`);
     expect(code).toBe(0);
     expect(await fixture.membersOf(task)).toEqual([]);
-    expect(await planned(fixture)).toEqual(kept);
+    expect(await planned(cli)).toEqual(kept);
     for (const runId of [service, silent]) expect(await fixture.membersOf(runId)).toHaveLength(1);
 
     await rename(fileOf(silent, "key.away"), fileOf(silent, "key"));
-    expect(await fixture.holdfast(...all, "--include-services", "--yes")).toMatchObject({ code: 0 });
+    expect(await cli.holdfast(...all, "--include-services", "--yes")).toMatchObject({ code: 0 });
     for (const runId of [service, silent]) expect(await fixture.membersOf(runId)).toEqual([]);
   });
 });

@@ -1,4 +1,4 @@
-import { chmod, readFile, truncate, writeFile } from "node:fs/promises";
+import { chmod, readFile, rm, truncate, writeFile } from "node:fs/promises";
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
@@ -15,19 +15,23 @@ interface Diagnosis {
   }[];
 }
 
-async function check(
-  fixture: RecoveryFixture,
-  name: string,
-  env = "",
-): Promise<Diagnosis["checks"][number] & { code: number | null }> {
+type Check = Diagnosis["checks"][number] & { readonly code: number | null };
+
+async function check(fixture: RecoveryFixture, name: string, env = ""): Promise<Check> {
+  return (await diagnose(fixture, env))(name);
+}
+
+async function diagnose(fixture: RecoveryFixture, env = ""): Promise<(name: string) => Check> {
   const { code, stdout, stderr } = await fixture.shell(`${env} holdfast doctor --json`);
   expect(stderr).toBe("");
   const { ok, checks } = JSON.parse(stdout) as Diagnosis;
   expect(ok).toBe(checks.every(({ state }) => state !== "bad"));
   expect(code).toBe(ok ? 0 : 1);
-  const found = checks.find((each) => each.name === name);
-  if (found === undefined) throw new Error(`there is no check ${name}`);
-  return { ...found, code };
+  return (name) => {
+    const found = checks.find((each) => each.name === name);
+    if (found === undefined) throw new Error(`there is no check ${name}`);
+    return { ...found, code };
+  };
 }
 
 describe.concurrent("doctor", () => {
@@ -46,87 +50,77 @@ describe.concurrent("doctor", () => {
     await using fixture = await RecoveryFixture.open();
     const [runId = ""] = await fixture.leaveOrphans([TWO_PROCESSES]);
     const gateway = await fixture.gateway();
-    expect(await check(fixture, "runs")).toMatchObject({
+    const under = await diagnose(fixture);
+    expect(under("runs")).toMatchObject({
       state: "ok",
       detail: "1 open, 1 with an owner; 3 live processes",
     });
-    expect((await check(fixture, "gateway")).detail).toMatch(/^in_\w+ is running$/);
+    expect(under("gateway").detail).toMatch(/^in_\w+ is running$/);
     await gateway.kill();
     const copies = ["store.sqlite", "store.sqlite-wal", "gateway-id"].map((name) => join(fixture.home, name));
     const before = await Promise.all(copies.map((path) => readFile(path)));
-    expect(await check(fixture, "runs")).toMatchObject({
+    const without = await diagnose(fixture);
+    expect(without("runs")).toMatchObject({
       state: "warn",
       detail: "1 open, 0 with an owner, 1 without one; 3 live processes",
       remedy: expect.stringContaining("holdfast gateway run"),
     });
-    expect((await check(fixture, "gateway")).detail).toMatch(/^in_\w+ is not running$/);
+    expect(without("gateway").detail).toMatch(/^in_\w+ is not running$/);
     expect(await Promise.all(copies.map((path) => readFile(path)))).toEqual(before);
     expect(await fixture.membersOf(runId)).toHaveLength(3);
     await fixture.holdfast("runs", "cancel", runId, "--kill");
   });
 
-  test.each<[string, (fixture: RecoveryFixture) => Promise<void>, string, RegExp | null]>([
-    [
-      "cut off",
-      (fixture) => truncate(fixture.store, 5_000),
-      "damaged",
-      /move store\.sqlite, .*-wal and .*-shm away together/,
-    ],
-    [
-      "garbage",
-      (fixture) => writeFile(fixture.store, "x".repeat(9_000)),
-      "damaged",
-      /docs\/guides\/repair\.md/,
-    ],
-    [
-      "of a newer version",
-      async (fixture) =>
-        fixture.sql("insert into holdfast_migrations (id, name, applied_at) values (9999, 'x', 0)"),
-      "newer Holdfast",
-      null,
-    ],
-    [
-      "another program's",
-      async (fixture) => fixture.sql("drop table holdfast_migrations"),
-      "some other program",
-      null,
-    ],
-  ])("reports a store that is %s, and the remedy", async (_, spoil, word, remedy) => {
-    await using fixture = await RecoveryFixture.open();
-    await fixture.holdfast("run", "--", "true");
-    fixture.sql("pragma wal_checkpoint(truncate)");
-    await spoil(fixture);
-    const found = await check(fixture, "store");
-    expect(found).toMatchObject({ state: "bad", code: 1, detail: expect.stringContaining(word) });
-    if (remedy === null) expect(found.remedy).toBeNull();
-    else expect(found.remedy).toMatch(remedy);
-  });
-
-  test("finds damage inside a store that still opens", async () => {
+  test("reports a store that cannot be used, and the remedy", async () => {
     await using fixture = await RecoveryFixture.open();
     await fixture.holdfast("run", "--", "true");
     fixture.sql("pragma wal_checkpoint(truncate)");
     const bytes = await readFile(fixture.store);
-    // The last page, whatever it holds.
-    bytes.fill(0xff, bytes.length - 4_096);
-    await writeFile(fixture.store, bytes);
-    expect(await check(fixture, "store")).toMatchObject({
-      state: "bad",
-      detail: expect.stringContaining("damaged"),
-    });
+    const spoilt: readonly (readonly [string, () => unknown, string, RegExp | null])[] = [
+      [
+        "cut off",
+        () => truncate(fixture.store, 5_000),
+        "damaged",
+        /move store\.sqlite, .*-wal and .*-shm away together/,
+      ],
+      ["garbage", () => writeFile(fixture.store, "x".repeat(9_000)), "damaged", /docs\/guides\/repair\.md/],
+      [
+        "damaged in its last page, which still opens",
+        () => writeFile(fixture.store, Buffer.from(bytes).fill(0xff, bytes.length - 4_096)),
+        "damaged",
+        /docs\/guides\/repair\.md/,
+      ],
+      [
+        "of a newer version",
+        () => fixture.sql("insert into holdfast_migrations (id, name, applied_at) values (9999, 'x', 0)"),
+        "newer Holdfast",
+        null,
+      ],
+      ["another program's", () => fixture.sql("drop table holdfast_migrations"), "some other program", null],
+    ];
+    for (const [what, spoil, word, remedy] of spoilt) {
+      for (const rest of ["-wal", "-shm"]) await rm(`${fixture.store}${rest}`, { force: true });
+      await writeFile(fixture.store, bytes);
+      await spoil();
+      const found = await check(fixture, "store");
+      expect(found, what).toMatchObject({ state: "bad", code: 1, detail: expect.stringContaining(word) });
+      if (remedy === null) expect(found.remedy, what).toBeNull();
+      else expect(found.remedy, what).toMatch(remedy);
+    }
   });
 
   test("warns of a directory that other users can read, a clock that was set back, and a run without a record", async () => {
     await using fixture = await RecoveryFixture.open();
     await fixture.holdfast("run", "--", "true");
+    const [runId = ""] = await fixture.leaveOrphans([TWO_PROCESSES]);
     await chmod(fixture.home, 0o755);
-    expect(await check(fixture, "state directory")).toMatchObject({
+    fixture.sql(`update runs set created_at = created_at + 3600000 where run_id = '${runId}'`);
+    const found = await diagnose(fixture);
+    expect(found("state directory")).toMatchObject({
       state: "warn",
       remedy: `chmod 700 '${fixture.home}'`,
     });
-    const [runId = ""] = await fixture.leaveOrphans([TWO_PROCESSES]);
-    fixture.sql(`update runs set created_at = created_at + 3600000 where run_id = '${runId}'`);
-    expect(await check(fixture, "clock")).toMatchObject({
+    expect(found("clock")).toMatchObject({
       state: "warn",
       detail: expect.stringContaining("set back"),
     });

@@ -9,20 +9,19 @@ import { cliPath } from "../../support/cli/cli-fixture.js";
 import { waitFor } from "../../support/wait-for.js";
 
 describe.concurrent("a gateway", () => {
-  test.each(["SIGTERM", "SIGINT", "SIGHUP"] as const)(
-    "that gets %s detaches from its runs and leaves them alive",
-    async (signal) => {
-      await using fixture = await RecoveryFixture.open();
-      const [runId = ""] = await fixture.leaveOrphans([TWO_PROCESSES]);
+  test("that gets SIGTERM, SIGINT or SIGHUP detaches from its runs and leaves them alive", async () => {
+    await using fixture = await RecoveryFixture.open();
+    const [runId = ""] = await fixture.leaveOrphans([TWO_PROCESSES]);
+    for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"] as const) {
       const gateway = await fixture.gateway();
       expect(await gateway.waitForEvent("ready")).toMatchObject({ held: 1 });
-      expect(await gateway.kill(signal)).toMatchObject({ code: 0, stderr: "" });
-      expect(gateway.events.at(-1)).toMatchObject({ type: "down", left: 1 });
-      expect(await fixture.membersOf(runId)).toHaveLength(3);
-      expect(await fixture.record(runId)).toMatchObject({ state: "running" });
-      await fixture.holdfast("runs", "cancel", runId, "--kill");
-    },
-  );
+      expect(await gateway.kill(signal), signal).toMatchObject({ code: 0, stderr: "" });
+      expect(gateway.events.at(-1), signal).toMatchObject({ type: "down", left: 1 });
+      expect(await fixture.membersOf(runId), signal).toHaveLength(3);
+      expect(await fixture.record(runId), signal).toMatchObject({ state: "running" });
+    }
+    await fixture.holdfast("runs", "cancel", runId, "--kill");
+  });
 
   test("is one per state directory: of two started together one fails and says why", async () => {
     await using fixture = await RecoveryFixture.open();
@@ -60,22 +59,28 @@ describe.concurrent("a gateway", () => {
     await fixture.holdfast("runs", "cancel", runId, "--kill");
   });
 
-  test.each(["a closed pipe", "a full disk"])("continues when its output goes to %s", async (where) => {
+  test("continues when its output goes to a closed pipe or a full disk", async () => {
     await using fixture = await RecoveryFixture.open();
-    const [runId = ""] = await fixture.leaveOrphans([TWO_PROCESSES]);
-    const log = where === "a full disk" ? openSync("/dev/full", "w") : "pipe";
-    const child = spawn(process.execPath, [cliPath, "gateway", "run", "--json"], {
-      env: fixture.env,
-      stdio: ["ignore", log, log],
-    });
-    child.stdout?.destroy();
-    child.stderr?.destroy();
-    await waitFor("it has taken the run over", async () => (await fixture.record(runId)).leaseEpoch === 2);
-    await fixture.holdfast("runs", "cancel", runId);
-    expect(await fixture.waitForEnd(runId)).toMatchObject({ exit: { reason: "manual-cancel" } });
-    const left = once(child, "exit");
-    child.kill("SIGTERM");
-    expect(await left).toEqual([0, null]);
+    const runIds = await fixture.leaveOrphans([TWO_PROCESSES], [TWO_PROCESSES]);
+    for (const [at, log] of (["pipe", openSync("/dev/full", "w")] as const).entries()) {
+      const runId = runIds[at] ?? "";
+      const { leaseEpoch } = await fixture.record(runId);
+      const child = spawn(process.execPath, [cliPath, "gateway", "run", "--json"], {
+        env: fixture.env,
+        stdio: ["ignore", log, log],
+      });
+      child.stdout?.destroy();
+      child.stderr?.destroy();
+      await waitFor(
+        "it has taken the run over",
+        async () => (await fixture.record(runId)).leaseEpoch > leaseEpoch,
+      );
+      await fixture.holdfast("runs", "cancel", runId);
+      expect(await fixture.waitForEnd(runId)).toMatchObject({ exit: { reason: "manual-cancel" } });
+      const left = once(child, "exit");
+      child.kill("SIGTERM");
+      expect(await left).toEqual([0, null]);
+    }
   });
 
   test("with a damaged id does not start, and says which file to remove", async () => {

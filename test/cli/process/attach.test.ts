@@ -1,4 +1,4 @@
-import { describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { whyNoTerminal } from "../../support/cli/recovery-fixture.js";
 import { BackgroundGateway } from "../../support/cli/background-gateway.js";
 import { waitForText } from "../../support/cli/cli-fixture.js";
@@ -7,10 +7,15 @@ import { waitFor } from "../../support/wait-for.js";
 const DETACH = "\u001d";
 const ATTACHED = "attached; C-] detaches";
 
+let gatewayFixture: BackgroundGateway;
+beforeAll(async () => {
+  gatewayFixture = await BackgroundGateway.started();
+});
+afterAll(() => gatewayFixture[Symbol.asyncDispose]());
+
 describe.concurrent("attach", () => {
   test("shows past and new output, sends keys, and detaches with C-] while the run continues", async (context) => {
     if (whyNoTerminal !== null) context.skip(whyNoTerminal);
-    await using gatewayFixture = await BackgroundGateway.started();
     const runId = await gatewayFixture.startBash();
     const { code, stdout } = await gatewayFixture.atTerminal(
       ["attach", runId],
@@ -29,7 +34,6 @@ describe.concurrent("attach", () => {
 
   test("shows several viewers the input of each other", async (context) => {
     if (whyNoTerminal !== null) context.skip(whyNoTerminal);
-    await using gatewayFixture = await BackgroundGateway.started();
     const runId = await gatewayFixture.startBash();
     const viewers = await Promise.all([
       gatewayFixture.atTerminal(["attach", runId], [ATTACHED, "echo one$((1+1))\r"], ["two3", DETACH]),
@@ -41,7 +45,6 @@ describe.concurrent("attach", () => {
 
   test("gives the run the size of this terminal, and resets the terminal after a full-screen program", async (context) => {
     if (whyNoTerminal !== null) context.skip(whyNoTerminal);
-    await using gatewayFixture = await BackgroundGateway.started();
     const client = await gatewayFixture.client();
     const resized =
       "trap 'stty size' WINCH; printf '\\033[?1049h\\033[?1000hup\\n'; while :; do sleep 0.1; done";
@@ -60,32 +63,18 @@ describe.concurrent("attach", () => {
 
   test("ends with the run and its exit code", async (context) => {
     if (whyNoTerminal !== null) context.skip(whyNoTerminal);
-    await using gatewayFixture = await BackgroundGateway.started();
     const runId = await gatewayFixture.startBash();
     const { code, stdout } = await gatewayFixture.atTerminal(["attach", runId], [ATTACHED, "exit 9\r"]);
     expect(code).toBe(9);
     expect(stdout).toContain(`holdfast: ${runId} has ended: exit 9`);
   });
 
-  test("--read-only needs no terminal; the stop of the gateway is an error", async () => {
-    await using gatewayFixture = await BackgroundGateway.started();
-    const runId = await gatewayFixture.startScript("echo up; sleep 7011");
-    const { child, finished } = gatewayFixture.start("attach", runId, "--read-only");
-    await waitForText(child.stdout, "up");
-    await gatewayFixture.stop();
-    expect(await finished).toEqual({
-      code: 125,
-      signal: null,
-      stdout: "up\n",
-      stderr: `holdfast: the connection to the gateway was lost; ${runId} continues under its anchor. Attach again when a gateway is running\n`,
-    });
-  });
-
   test("is refused without a terminal, for an unknown run, and for an ended one", async () => {
-    await using gatewayFixture = await BackgroundGateway.started();
     const runId = await gatewayFixture.startScript("exit 3");
     await gatewayFixture.waitForEnd(runId);
-    await waitFor("the gateway has released the run", async () => (await gatewayFixture.status()).runs === 0);
+    await waitFor("the gateway has released the run", async () =>
+      (await gatewayFixture.holdfast("attach", "--read-only", runId)).stderr.includes("has ended"),
+    );
     expect(await gatewayFixture.holdfast("attach", runId)).toMatchObject({
       code: 2,
       stderr: "holdfast: attach needs a terminal for its keys; use --read-only to watch\n",
@@ -98,5 +87,18 @@ describe.concurrent("attach", () => {
       code: 1,
       stderr: "holdfast: no run run_000000000000\n",
     });
+  });
+});
+
+test("attach --read-only needs no terminal; the stop of the gateway is an error", async () => {
+  const runId = await gatewayFixture.startScript("echo up; sleep 7011");
+  const { child, finished } = gatewayFixture.start("attach", runId, "--read-only");
+  await waitForText(child.stdout, "up");
+  await gatewayFixture.stop();
+  expect(await finished).toEqual({
+    code: 125,
+    signal: null,
+    stdout: "up\n",
+    stderr: `holdfast: the connection to the gateway was lost; ${runId} continues under its anchor. Attach again when a gateway is running\n`,
   });
 });

@@ -1,54 +1,66 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { ResponseOf } from "../../../src/api/contract.js";
+import { BatchCli } from "../../support/cli/batch-cli.js";
 import { BackgroundGateway } from "../../support/cli/background-gateway.js";
 
 let shared: BackgroundGateway;
+let cli: BatchCli;
 beforeAll(async () => {
   shared = await BackgroundGateway.started();
+  cli = new BatchCli(shared.env);
 });
-afterAll(() => shared[Symbol.asyncDispose]());
+afterAll(async () => {
+  await cli[Symbol.asyncDispose]();
+  await shared[Symbol.asyncDispose]();
+});
+
+async function json<Value>(...args: readonly string[]): Promise<Value> {
+  const { stdout, stderr } = await cli.holdfast(...args, "--json");
+  expect(stdout, stderr).not.toBe("");
+  return JSON.parse(stdout) as Value;
+}
 
 describe.concurrent("process, on the terminal of a run", () => {
   test("send-keys presses keys, and prints nothing", async () => {
     const runId = await shared.startBash();
     const keys = ["literal:echo a$((1+1))X", "BSpace", "Enter"];
-    const typed = await shared.holdfast("process", "send-keys", runId, ...keys);
+    const typed = await cli.holdfast("process", "send-keys", runId, ...keys);
     expect(typed).toEqual({ code: 0, signal: null, stdout: "", stderr: "" });
     await shared.waitForScreen(runId, "\na2\n");
-    await shared.holdfast("process", "send-keys", runId, "--literal", "Enter C-c");
+    await cli.holdfast("process", "send-keys", runId, "--literal", "Enter C-c");
     await shared.waitForScreen(runId, "ready> Enter C-c");
-    await shared.holdfast("process", "send-keys", runId, "C-u", "literal:exit 6", "Enter");
+    await cli.holdfast("process", "send-keys", runId, "C-u", "literal:exit 6", "Enter");
     expect(await shared.waitForEnd(runId)).toMatchObject({ exit: { code: 6 } });
   });
 
   test("send-keys refuses an unknown key with a suggestion, and presses none", async () => {
     const runId = await shared.startBash();
-    expect(await shared.holdfast("process", "send-keys", runId, "literal:unseen", "Entr")).toEqual({
+    expect(await cli.holdfast("process", "send-keys", runId, "literal:unseen", "Entr")).toEqual({
       code: 2,
       signal: null,
       stdout: "",
       stderr: 'holdfast: no key "Entr": did you mean Enter? To type it as text, write literal:…\n',
     });
-    await shared.holdfast("process", "submit", runId, "echo next$((1+1))");
+    await cli.holdfast("process", "submit", runId, "echo next$((1+1))");
     await shared.waitForScreen(runId, "next2");
-    const { stdout } = await shared.holdfast("screen", runId);
+    const { stdout } = await cli.holdfast("screen", runId);
     expect(stdout).toBe("ready> echo next$((1+1))\nnext2\nready>\n");
   });
 
   test("paste brackets several lines, submit enters one, screen shows the result", async () => {
     const runId = await shared.startBash();
     const text = "echo one$((0+1))\necho two$((1+1))";
-    expect(await shared.holdfast("process", "paste", runId, text)).toMatchObject({ code: 0, stderr: "" });
+    expect(await cli.holdfast("process", "paste", runId, text)).toMatchObject({ code: 0, stderr: "" });
     await shared.waitForScreen(runId, "echo two");
     // A bracketed paste waits for Enter.
-    expect((await shared.holdfast("screen", runId)).stdout).not.toContain("one1");
-    await shared.holdfast("process", "send-keys", runId, "Enter");
+    expect((await cli.holdfast("screen", runId)).stdout).not.toContain("one1");
+    await cli.holdfast("process", "send-keys", runId, "Enter");
     await shared.waitForScreen(runId, "one1\ntwo2\nready>");
-    expect(await shared.holdfast("process", "submit", runId, "echo three$((1+2))")).toMatchObject({
+    expect(await cli.holdfast("process", "submit", runId, "echo three$((1+2))")).toMatchObject({
       code: 0,
     });
     await shared.waitForScreen(runId, "three3\nready>");
-    expect(await shared.json("screen", runId)).toMatchObject({
+    expect(await json("screen", runId)).toMatchObject({
       cols: 80,
       cursor: { x: 7, visible: true },
       alternate: false,
@@ -71,15 +83,15 @@ describe.concurrent("process, on the terminal of a run", () => {
 
   test("resize changes the size of the terminal", async () => {
     const runId = await shared.startBash();
-    expect(await shared.holdfast("process", "resize", runId, "31", "99")).toMatchObject({
+    expect(await cli.holdfast("process", "resize", runId, "31", "99")).toMatchObject({
       code: 0,
       stdout: "",
       stderr: "",
     });
-    await shared.holdfast("process", "submit", runId, "stty size");
+    await cli.holdfast("process", "submit", runId, "stty size");
     await shared.waitForScreen(runId, "31 99");
-    expect(await shared.holdfast("process", "resize", runId, "0", "99")).toMatchObject({ code: 2 });
-    expect(await shared.holdfast("process", "resize", runId, "9999", "99")).toMatchObject({ code: 2 });
+    expect(await cli.holdfast("process", "resize", runId, "0", "99")).toMatchObject({ code: 2 });
+    expect(await cli.holdfast("process", "resize", runId, "9999", "99")).toMatchObject({ code: 2 });
   });
 
   test("is refused for a run without a terminal", async () => {
@@ -89,19 +101,19 @@ describe.concurrent("process, on the terminal of a run", () => {
       stdout: "",
       stderr: `holdfast: run ${runId} has no terminal; start it with a PTY\n`,
     };
-    expect(await shared.holdfast("screen", runId)).toMatchObject(refused);
-    expect(await shared.holdfast("process", "send-keys", runId, "Enter")).toMatchObject(refused);
-    expect(await shared.holdfast("process", "paste", runId, "x")).toMatchObject(refused);
-    expect(await shared.holdfast("process", "resize", runId, "9", "9")).toMatchObject(refused);
+    expect(await cli.holdfast("screen", runId)).toMatchObject(refused);
+    expect(await cli.holdfast("process", "send-keys", runId, "Enter")).toMatchObject(refused);
+    expect(await cli.holdfast("process", "paste", runId, "x")).toMatchObject(refused);
+    expect(await cli.holdfast("process", "resize", runId, "9", "9")).toMatchObject(refused);
   });
 });
 
 describe.concurrent("process, on a run", () => {
   test("write sends input, poll prints output from an offset on, and the end", async () => {
     const runId = await shared.startRun({ argv: ["cat"], stdin: "pipe" });
-    expect(await shared.holdfast("process", "write", runId, "some\n")).toMatchObject({ code: 0 });
+    expect(await cli.holdfast("process", "write", runId, "some\n")).toMatchObject({ code: 0 });
     await shared.waitForOutput(runId, "some");
-    const polled = await shared.json<ResponseOf<"poll">>("process", "poll", runId, "--stdout", "2");
+    const polled = await json<ResponseOf<"poll">>("process", "poll", runId, "--stdout", "2");
     expect(polled).toMatchObject({
       run: { runId, state: "running" },
       output: [{ stream: "stdout", offset: 2, nextOffset: 5, text: "me\n" }, { stream: "stderr" }],
@@ -112,17 +124,16 @@ describe.concurrent("process, on a run", () => {
     child.stdin.end();
     expect(await finished).toMatchObject({ code: 0, stderr: "" });
     await shared.waitForEnd(runId);
-    const { stdout } = await shared.holdfast("process", "poll", runId, "--wait", "5s", "--stdout", "5");
+    const { stdout } = await cli.holdfast("process", "poll", runId, "--wait", "5s", "--stdout", "5");
     expect(stdout).toMatch(new RegExp(`^${runId}: exit 0, `));
-    expect(await shared.holdfast("process", "write", runId, "late")).toMatchObject({
+    expect(await cli.holdfast("process", "write", runId, "late")).toMatchObject({
       code: 1,
       stderr: `holdfast: run ${runId}: it has ended; the input was not delivered\n`,
     });
   });
 
   test("accepts a whole id or its beginning; refuses an ambiguous, unknown or empty one", async () => {
-    await using gatewayFixture = await BackgroundGateway.started();
-    const client = await gatewayFixture.client();
+    const client = await shared.client();
     const ids: string[] = [];
     const twin = (): string | undefined =>
       ids.map((id) => id.slice(0, 5)).find((begin, at, all) => all.indexOf(begin) !== at);
@@ -130,13 +141,13 @@ describe.concurrent("process, on a run", () => {
       ids.push((await client.exec({ body: { argv: ["sh", "-c", "exit 4"] } })).run.runId);
     const [runId = ""] = ids;
     const alone = runId.slice(4);
-    const poll = (wanted: string) => gatewayFixture.holdfast("process", "poll", wanted);
+    const poll = (wanted: string) => cli.holdfast("process", "poll", wanted);
     expect(await poll(alone)).toMatchObject({ code: 0, stdout: `${runId}: exit 4, idle 0.0 s\n` });
     expect(await poll(runId.slice(0, 12))).toMatchObject({ code: 0 });
     const several = await poll(twin() ?? "");
     expect(several).toMatchObject({ code: 2, stdout: "" });
     expect(several.stderr).toMatch(
-      /^holdfast: "run_." is the beginning of several run ids: run_\w+, run_\w+\n$/,
+      /^holdfast: "run_." is the beginning of several run ids: run_\w+(, run_\w+)+\n$/,
     );
     for (const wanted of ["run_000000000000", "../../etc", "run_i\u001b[31m"])
       expect(await poll(wanted)).toMatchObject({
@@ -145,7 +156,7 @@ describe.concurrent("process, on a run", () => {
         stderr: `holdfast: no run ${wanted.replace("\u001b[31m", "")}\n`,
       });
     for (const wanted of ["", "run_"])
-      expect(await gatewayFixture.holdfast("process", "kill", wanted)).toMatchObject({
+      expect(await cli.holdfast("process", "kill", wanted)).toMatchObject({
         code: 2,
         stderr: "holdfast: the run is missing: give its id, the beginning of its id, or its name\n",
       });
@@ -154,24 +165,24 @@ describe.concurrent("process, on a run", () => {
 
 test("--json of write, send-keys, paste, submit, resize and kill describes what was done", async () => {
   const runId = await shared.startBash();
-  expect(await shared.json("process", "write", runId, "ech")).toEqual({ runId, bytes: 3, closed: false });
-  expect(await shared.json("process", "send-keys", runId, "o", "Space")).toEqual({
+  expect(await json("process", "write", runId, "ech")).toEqual({ runId, bytes: 3, closed: false });
+  expect(await json("process", "send-keys", runId, "o", "Space")).toEqual({
     runId,
     keys: ["o", "Space"],
   });
-  expect(await shared.json("process", "paste", runId, "1")).toEqual({
+  expect(await json("process", "paste", runId, "1")).toEqual({
     runId,
     characters: 1,
     bracketed: true,
     submitted: false,
   });
-  expect(await shared.json("process", "submit", runId, "$((1+1))")).toEqual({
+  expect(await json("process", "submit", runId, "$((1+1))")).toEqual({
     runId,
     characters: 8,
     bracketed: true,
     submitted: true,
   });
-  expect(await shared.json("process", "resize", runId, "30", "100")).toEqual({ runId, rows: 30, cols: 100 });
+  expect(await json("process", "resize", runId, "30", "100")).toEqual({ runId, rows: 30, cols: 100 });
   await shared.waitForScreen(runId, "12\nready>");
-  expect(await shared.json("process", "kill", runId, "--grace", "0")).toMatchObject({ outcome: "gone" });
+  expect(await json("process", "kill", runId, "--grace", "0")).toMatchObject({ outcome: "gone" });
 });

@@ -1,9 +1,10 @@
 import { setTimeout } from "node:timers/promises";
-import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openSupervisor } from "../../../src/supervisor/open.js";
 import type { Run, Supervisor } from "../../../src/supervisor/api.js";
 import { cliPath, type CliFixture } from "../../support/cli/cli-fixture.js";
 import { fixtureFactory, SUPERVISION_MODES } from "../../support/cli/supervision-modes.js";
+import { soak } from "../../support/scale.js";
 import { waitFor } from "../../support/wait-for.js";
 
 /** `holdfast` on a terminal, which is the PTY of a run. */
@@ -39,15 +40,17 @@ class Terminal {
 
 describe.each(SUPERVISION_MODES)("%s", (mode) => {
   const open = fixtureFactory(mode);
+  /** For what does not depend on the mode: ordinarily only in the one that users have by default. */
+  const testOnce = soak || mode === "through the gateway" ? test : test.skip;
 
   let cliFixture: CliFixture;
   let supervisor: Supervisor;
 
-  beforeEach(async () => {
+  beforeAll(async () => {
     cliFixture = await open();
     supervisor = await openSupervisor({ home: cliFixture.home });
   });
-  afterEach(async () => {
+  afterAll(async () => {
     await supervisor.close();
     await cliFixture[Symbol.asyncDispose]();
   });
@@ -80,7 +83,7 @@ describe.each(SUPERVISION_MODES)("%s", (mode) => {
       expect((await screen.end()).code).toBe(0);
     });
 
-    test("Ctrl-C, Ctrl-Z and Ctrl-D are passed to the command as bytes", async () => {
+    testOnce("Ctrl-C, Ctrl-Z and Ctrl-D are passed to the command as bytes", async () => {
       const screen = await terminal(
         `${holdfast} run --pty -- bash -c 'stty raw -echo; echo ready; head -c 4 | od -An -tx1'; echo "code $?"`,
       );
@@ -100,7 +103,7 @@ describe.each(SUPERVISION_MODES)("%s", (mode) => {
       expect((await screen.end()).screen).not.toContain("stopping");
     });
 
-    test("input is echoed once", async () => {
+    testOnce("input is echoed once", async () => {
       const screen = await terminal(`${holdfast} run --pty -- sh -c 'echo ready; cat'; echo "code $?"`);
       await screen.sees("ready");
       await screen.type("hello\r");
@@ -110,20 +113,18 @@ describe.each(SUPERVISION_MODES)("%s", (mode) => {
       expect((await screen.end()).screen.split("hello")).toHaveLength(3);
     });
 
-    test.each([
-      ["ends", "true", 0],
-      ["fails", "exit 3", 3],
-      ["is stopped by a timeout", "sleep 60", 124],
-      ["cannot be started", null, 127],
-    ] as const)("the terminal is restored when the command %s", async (_, script, code) => {
-      const command = script === null ? "no-such-command" : `sh -c '${script}'`;
-      const screen = await terminal(
-        `before=$(stty -g); ${holdfast} run --timeout 500ms --pty -- ${command}; echo "code $?"; [ "$before" = "$(stty -g)" ] && echo same`,
-      );
-      await screen.sees(`code ${code}`);
-      await screen.sees("same");
-      await screen.end();
-    });
+    testOnce(
+      "the terminal is restored when the command ends, fails, times out, or cannot be started",
+      async () => {
+        const screen = await terminal(
+          `before=$(stty -g); for command in true 'exit 3' 'sleep 60' ''; do
+          ${holdfast} run --timeout 500ms --pty -- \${command:+sh -c} "\${command:-no-such-command}"
+          echo "code $?"; [ "$before" = "$(stty -g)" ] && echo same; done`,
+        );
+        const shown = (await screen.end()).screen.match(/code \d+|same/g);
+        expect(shown).toEqual([0, 3, 124, 127].flatMap((code) => [`code ${code}`, "same"]));
+      },
+    );
 
     test("the terminal is restored after SIGTERM to holdfast", async () => {
       const screen = await terminal(
@@ -171,21 +172,16 @@ describe.each(SUPERVISION_MODES)("%s", (mode) => {
       expect(inner).not.toBe(outer);
     });
 
-    test.each(["</dev/null", "2>/dev/null", "| cat", "--json 2>&1 >/dev/null"])(
-      "a command with %s gets no PTY",
-      async (redirection) => {
-        const option = redirection.startsWith("--json") ? "--json " : "";
-        const screen = await terminal(
-          `${holdfast} run ${option}-- ${probe} ${redirection.replace("--json ", "")}; echo end`,
-        );
-        await screen.sees("end");
-        expect((await screen.end()).screen).toContain("nonono");
-      },
-    );
+    testOnce("a command with a redirected stream gets no PTY", async () => {
+      const run = `${holdfast} run -- ${probe}`;
+      const json = `${holdfast} run --json -- ${probe} 2>&1 >/dev/null`;
+      const screen = await terminal(`${run} </dev/null; ${run} 2>/dev/null; ${run} | cat; ${json}`);
+      expect((await screen.end()).screen.match(/nonono/g)).toHaveLength(4);
+    });
   });
 
   describe("with --no-pty on a terminal", () => {
-    test("input reaches the command, and Ctrl-D ends it", async () => {
+    testOnce("input reaches the command, and Ctrl-D ends it", async () => {
       const screen = await terminal(`${holdfast} run --no-pty -- sh -c 'echo ready; cat'; echo "code $?"`);
       await screen.sees("ready");
       await screen.type("hello\r");
@@ -207,7 +203,7 @@ describe.each(SUPERVISION_MODES)("%s", (mode) => {
       expect((await screen.end()).screen).toContain("killing");
     });
 
-    test("in the background it is not stopped, and gets the terminal back with fg", async () => {
+    testOnce("in the background it is not stopped, and gets the terminal back with fg", async () => {
       const screen = await terminal(
         `set -m; ${holdfast} run -- sh -c 'echo up-$((40+2)); cat; echo over' & sleep 1.5; jobs; fg >/dev/null; echo "code $?"`,
       );
@@ -221,7 +217,7 @@ describe.each(SUPERVISION_MODES)("%s", (mode) => {
       expect((await screen.end()).screen).toContain("over");
     });
 
-    test("messages are coloured on a terminal only", async () => {
+    testOnce("messages are coloured on a terminal only", async () => {
       const script = `run --no-pty -- sh -c 'sleep 60 & exit 0'`;
       const screen = await terminal(`${holdfast} ${script}; NO_COLOR=1 ${holdfast} ${script}`);
       const shown = (await screen.end()).screen.split("\r\n");

@@ -21,50 +21,36 @@ async function stops(fixture: RecoveryFixture, runId: string): Promise<string> {
   return stderr;
 }
 
-/** Expects that the next gateway writes the terminal record once. */
-async function isRecorded(fixture: RecoveryFixture, runId: string): Promise<void> {
+/** Expects that the next gateway writes each terminal record once. */
+async function areRecorded(fixture: RecoveryFixture, ...runIds: readonly string[]): Promise<void> {
   fixture.expireLeases();
   const gateway = await fixture.gateway();
-  expect(await fixture.waitForEnd(runId)).toMatchObject({
-    exit: { reason: "manual-cancel", actor: expect.stringMatching(ACTOR) },
-    emptiness: "proven",
-  });
+  for (const runId of runIds)
+    expect(await fixture.waitForEnd(runId)).toMatchObject({
+      exit: { reason: "manual-cancel", actor: expect.stringMatching(ACTOR) },
+      emptiness: "proven",
+    });
   await gateway.kill("SIGTERM");
-  expect((await fixture.events(runId)).filter(({ type }) => type === "exit")).toHaveLength(1);
+  for (const runId of runIds)
+    expect((await fixture.events(runId)).filter(({ type }) => type === "exit")).toHaveLength(1);
 }
 
 describe.concurrent("runs cancel", () => {
-  test("stops a run without a gateway; the next gateway writes its record", async () => {
+  test("stops a run without a gateway, once for two concurrent requests; the next gateway writes its record", async () => {
     await using fixture = await RecoveryFixture.open();
-    const [runId = ""] = await fixture.leaveRuns([TWO_PROCESSES]);
+    const [runId = "", twice = ""] = await fixture.leaveRuns([TWO_PROCESSES], [TWO_PROCESSES]);
     expect(await fixture.membersOf(runId)).toHaveLength(3);
     expect(await stops(fixture, runId)).toBe(
       `holdfast: no gateway is running; stopped ${runId} directly; the next gateway completes its record\n`,
     );
     expect(await fixture.record(runId)).toMatchObject({ state: "running" });
-    await isRecorded(fixture, runId);
-  });
-
-  test("through a gateway prints no remark: the gateway writes the record at once", async () => {
-    await using fixture = await RecoveryFixture.open();
-    const [runId = ""] = await fixture.leaveOrphans([TWO_PROCESSES]);
-    const gateway = await fixture.gateway();
-    expect(await stops(fixture, runId)).toBe("");
-    expect(await fixture.waitForEnd(runId)).toMatchObject({ exit: { reason: "manual-cancel" } });
-    expect((await fixture.holdfast("runs", "cancel", runId)).stdout).toContain("manual-cancel");
-    await gateway.kill("SIGTERM");
-  });
-
-  test("stops a run once for two concurrent requests", async () => {
-    await using fixture = await RecoveryFixture.open();
-    const [runId = ""] = await fixture.leaveRuns([TWO_PROCESSES]);
-    const both = await Promise.all([1, 2].map(() => fixture.holdfast("runs", "cancel", runId)));
+    const both = await Promise.all([1, 2].map(() => fixture.holdfast("runs", "cancel", twice)));
     expect(both.map(({ code }) => code)).toEqual([0, 0]);
-    expect(await fixture.holdfast("runs", "cancel", runId)).toMatchObject({
+    expect(await fixture.holdfast("runs", "cancel", twice)).toMatchObject({
       code: 0,
-      stdout: `${runId}: it has ended: manual-cancel\n`,
+      stdout: `${twice}: it has ended: manual-cancel\n`,
     });
-    await isRecorded(fixture, runId);
+    await areRecorded(fixture, runId, twice);
   });
 
   test("with --kill or a shorter grace period does not wait for a process that ignores TERM", async () => {
@@ -117,82 +103,65 @@ describe.concurrent("runs cancel", () => {
 });
 
 describe.concurrent("runs cancel with a store", () => {
-  type Spoilt = readonly [
-    what: string,
-    spoil: (fixture: RecoveryFixture) => Promise<void>,
-    word: string,
-    mend: (fixture: RecoveryFixture) => Promise<void>,
-  ];
-  const backup = (fixture: RecoveryFixture): string => join(fixture.home, "store.backup");
-  const restore = async (fixture: RecoveryFixture): Promise<void> => {
-    for (const rest of ["-wal", "-shm"]) await rm(`${fixture.store}${rest}`, { force: true });
-    await copyFile(backup(fixture), fixture.store);
-  };
-  test.each<Spoilt>([
-    ["that is truncated", (fixture) => truncate(fixture.store, 5_000), "damaged", restore],
-    [
-      "that is replaced by garbage",
-      (fixture) => writeFile(fixture.store, "garbage".repeat(3_000)),
-      "damaged",
-      restore,
-    ],
-    [
-      "of a newer version",
-      async (fixture) =>
-        fixture.sql("insert into holdfast_migrations (id, name, applied_at) values (9999, 'x', 0)"),
-      "newer Holdfast",
-      async (fixture) => fixture.sql("delete from holdfast_migrations where id = 9999"),
-    ],
-    ["that is empty", (fixture) => writeFile(fixture.store, ""), "", restore],
-  ])("%s stops the run, and its end is recorded when the store is restored", async (_, spoil, word, mend) => {
+  test("that cannot be read stops the run, and its end is recorded when the store is restored", async () => {
     await using fixture = await RecoveryFixture.open();
-    const [runId = ""] = await fixture.leaveRuns([TWO_PROCESSES]);
+    const runIds = await fixture.leaveRuns(...Array.from({ length: 5 }, () => [TWO_PROCESSES] as const));
+    const [truncated = "", garbage = "", newer = "", empty = "", locked = ""] = runIds;
+    const stopsWith = async (runId: string, word: string): Promise<void> => {
+      const told = await stops(fixture, runId);
+      expect(told).toContain(word);
+      expect(told).not.toMatch(/\bat .*:\d+:\d+|undefined|\[object/);
+    };
+    const holder = new DatabaseSync(fixture.store);
+    holder.exec("pragma locking_mode = exclusive; begin exclusive; update runs set updated_at = updated_at");
+    await stopsWith(locked, "stayed locked");
+    holder.exec("rollback");
+    holder.close();
     fixture.sql("pragma wal_checkpoint(truncate)");
-    await copyFile(fixture.store, backup(fixture));
-    await spoil(fixture);
-    const told = await stops(fixture, runId);
-    expect(told).toContain(word);
-    expect(told).not.toMatch(/\bat .*:\d+:\d+|undefined|\[object/);
-    await mend(fixture);
-    await isRecorded(fixture, runId);
+    const backup = join(fixture.home, "store.backup");
+    await copyFile(fixture.store, backup);
+    fixture.sql("insert into holdfast_migrations (id, name, applied_at) values (9999, 'x', 0)");
+    await stopsWith(newer, "newer Holdfast");
+    await truncate(fixture.store, 5_000);
+    await stopsWith(truncated, "damaged");
+    await writeFile(fixture.store, "garbage".repeat(3_000));
+    await stopsWith(garbage, "damaged");
+    await writeFile(fixture.store, "");
+    await stopsWith(empty, "");
+    for (const rest of ["-wal", "-shm"]) await rm(`${fixture.store}${rest}`, { force: true });
+    await copyFile(backup, fixture.store);
+    await areRecorded(fixture, ...runIds);
   });
 
-  test("that is locked for writing stops the run; its gateway records the end after the lock is released", async () => {
-    await using fixture = await RecoveryFixture.open();
-    const [runId = ""] = await fixture.leaveOrphans([TWO_PROCESSES]);
+  test("that its gateway can or cannot write stops the run, and the gateway records the end as soon as it can", async () => {
+    await using disk = whyNoMounts === null ? mountSmallDisk("16m") : null;
+    await using fixture = await RecoveryFixture.open(disk?.path);
+    const [runId = "", locked = "", full = ""] = await fixture.leaveOrphans(
+      [TWO_PROCESSES],
+      [TWO_PROCESSES],
+      [TWO_PROCESSES],
+    );
     const gateway = await fixture.gateway();
+    const isRecorded = async (ended: string): Promise<void> => {
+      expect(await fixture.waitForEnd(ended)).toMatchObject({ exit: { reason: "manual-cancel" } });
+    };
+    expect(await stops(fixture, runId)).toBe("");
+    await isRecorded(runId);
+    expect((await fixture.holdfast("runs", "cancel", runId)).stdout).toContain("manual-cancel");
+
     const holder = new DatabaseSync(fixture.store);
     holder.exec("begin exclusive");
-    await stops(fixture, runId);
+    await stops(fixture, locked);
     await gateway.waitForEvent("problem", ({ message, cause }) => `${message} ${cause}`.includes("locked"));
     holder.exec("rollback");
     holder.close();
-    expect(await fixture.waitForEnd(runId)).toMatchObject({ exit: { reason: "manual-cancel" } });
-    await gateway.kill("SIGTERM");
-  });
+    await isRecorded(locked);
 
-  test("that is locked for reading stops the run, and its end is recorded after the lock is released", async () => {
-    await using fixture = await RecoveryFixture.open();
-    const [runId = ""] = await fixture.leaveRuns([TWO_PROCESSES]);
-    const holder = new DatabaseSync(fixture.store);
-    holder.exec("pragma locking_mode = exclusive; begin exclusive; update runs set updated_at = updated_at");
-    expect(await stops(fixture, runId)).toContain("stayed locked");
-    holder.exec("rollback");
-    holder.close();
-    await isRecorded(fixture, runId);
-  });
-
-  test("on a full disk stops the run, and its gateway records the end when there is space", async (context) => {
-    if (whyNoMounts !== null) context.skip(whyNoMounts);
-    await using disk = mountSmallDisk("16m");
-    await using fixture = await RecoveryFixture.open(disk.path);
-    const [runId = ""] = await fixture.leaveOrphans([TWO_PROCESSES]);
-    const gateway = await fixture.gateway();
-    const filler = join(disk.path, "..", "filler");
-    await writeFile(filler, Buffer.alloc(64 * 1024 * 1024)).catch(() => {});
-    await stops(fixture, runId);
-    await rm(filler);
-    expect(await fixture.waitForEnd(runId)).toMatchObject({ exit: { reason: "manual-cancel" } });
+    const filler = join(disk?.path ?? fixture.home, "..", "filler");
+    if (disk !== null) await writeFile(filler, Buffer.alloc(64 * 1024 * 1024)).catch(() => {});
+    await stops(fixture, full);
+    await rm(filler, { force: true });
+    await isRecorded(full);
     await gateway.kill("SIGTERM");
   });
 });

@@ -13,9 +13,10 @@ import {
   temporaryHomeWithBystander,
 } from "../../support/gateway/gateway-process.js";
 import { errorOf } from "../../support/gateway/real-gateway.js";
+import { repetitions } from "../../support/scale.js";
 import { waitFor } from "../../support/wait-for.js";
 
-const ROUNDS = process.env["HOLDFAST_SOAK"] === "1" ? 100 : 4;
+const ROUNDS = repetitions(2, 100);
 const origin = { channel: "user" } as const;
 type Task = ResponseOf<"getTask">["task"];
 
@@ -120,41 +121,37 @@ test("work that ends while no gateway runs gets its true end from the next gatew
   ]);
 });
 
-for (const [kind, more, delivery] of [
-  ["without a notification target", {}, "not_applicable"],
-  ["with a notification target", { origin }, "delivered"],
-] as const)
-  test(`a command ${kind}, whose gateway is killed while its caller waits, is one task with its true end`, async () => {
-    const { home, received } = await told();
-    const { client, pid } = await startGatewayProcess(home);
-    const [begun, go] = [join(home, "begun"), join(home, "go")];
+test("a command with or without a notification target, whose gateway is killed while its caller waits, is one task with its true end", async () => {
+  const { home, received } = await told();
+  const { client, pid } = await startGatewayProcess(home);
+  const go = join(home, "go");
+  const asked = ([{}, { origin }] as const).map((more, at) => {
+    const begun = join(home, `begun-${at}`);
     const script = `: > ${begun}; while [ ! -e ${go} ]; do sleep 0.02; done; echo fine`;
     const body = { argv: ["/bin/sh", "-c", script], yieldMs: 100_000, ...more };
-    const asked = errorOf(client.exec({ body }));
-    const service = ["sleep", "1000"];
-    await client.exec({ body: { argv: service, kind: "service", background: true } });
-    await waitFor("it has begun", () => existsSync(begun));
-    killGateway(pid);
-    expect(await asked).toMatchObject({ code: "GATEWAY_UNREACHABLE" });
-    // A second recovery creates no second task.
-    const second = await startGatewayProcess(home);
-    await waitFor(
-      "it has a task",
-      async () => (await second.client.listTasks({ query: {} })).tasks.length > 0,
-    );
-    killGateway(second.pid);
-    const { client: last } = await startGatewayProcess(home);
-    writeFileSync(go, "");
-    let tasks: readonly Task[] = [];
-    await waitFor("it has ended", async () => {
-      ({ tasks } = await last.listTasks({ query: {} }));
-      return tasks.every(({ endedAt }) => endedAt !== null);
-    });
-    await waitFor("it is told", async () => {
-      ({ tasks } = await last.listTasks({ query: {} }));
-      return tasks.every((task) => task.delivery === delivery);
-    });
-    expect(tasks).toMatchObject([{ runtime: "exec", status: "succeeded", summary: "fine" }]);
-    expect(tasks[0]?.label).toContain(begun);
-    expect(received).toHaveLength(delivery === "delivered" ? 1 : 0);
+    return { begun, error: errorOf(client.exec({ body })) };
   });
+  const service = ["sleep", "1000"];
+  await client.exec({ body: { argv: service, kind: "service", background: true } });
+  for (const { begun } of asked) await waitFor("it has begun", () => existsSync(begun));
+  killGateway(pid);
+  for (const { error } of asked) expect(await error).toMatchObject({ code: "GATEWAY_UNREACHABLE" });
+  // A second recovery creates no second task.
+  const second = await startGatewayProcess(home);
+  const tasksOf = async (from: GatewayClient): Promise<readonly Task[]> =>
+    (await from.listTasks({ query: {} })).tasks;
+  await waitFor("both have a task", async () => (await tasksOf(second.client)).length >= asked.length);
+  killGateway(second.pid);
+  const { client: last } = await startGatewayProcess(home);
+  writeFileSync(go, "");
+  const isOver = ({ endedAt, delivery }: Task): boolean => endedAt !== null && delivery !== "pending";
+  const tasks = await waitFor("both have ended, and the one is told", async () => {
+    const all = await tasksOf(last);
+    return all.every(isOver) && all;
+  });
+  const ends = asked.map(({ begun }) => tasks.filter(({ label }) => label.includes(begun)));
+  const end = { runtime: "exec", status: "succeeded", summary: "fine" };
+  expect(ends).toMatchObject([[{ ...end, delivery: "not_applicable" }], [{ ...end, delivery: "delivered" }]]);
+  expect(tasks).toHaveLength(asked.length);
+  expect(received).toHaveLength(1);
+});

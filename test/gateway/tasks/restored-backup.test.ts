@@ -6,7 +6,7 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
-import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { createClient, type GatewayClient } from "../../../src/api/client.js";
 import { gatewaySocketPath } from "../../../src/home/state-directory.js";
 import { reachGateway } from "../../../src/gateway/locate.js";
@@ -18,6 +18,7 @@ import {
   startPostgresServer,
   whyNoPostgres,
 } from "../../support/store/postgres-server.js";
+import { soak } from "../../support/scale.js";
 import { removeStateDirectory } from "../../support/temporary-directory.js";
 
 interface Received {
@@ -31,19 +32,23 @@ class Receiver implements AsyncDisposable {
   readonly received: Received[] = [];
   readonly #server: Server;
   readonly #unanswered: ServerResponse[] = [];
-  mode: "accept" | "refuse" | "silent" = "accept";
+  mode: "accept" | "refuse" = "accept";
+  /** It receives messages about these tasks, and does not answer. */
+  readonly unansweredTasks = new Set<string>();
 
   constructor() {
     this.#server = createServer((request, response) => {
       void text(request).then((body) => {
-        if (this.mode === "refuse") return response.writeHead(503).end();
+        const id = String(request.headers["webhook-id"]);
+        const isUnanswered = [...this.unansweredTasks].some((taskId) => id.includes(taskId));
+        if (this.mode === "refuse" && !isUnanswered) return response.writeHead(503).end();
         const said = JSON.parse(body) as { data?: { taskId?: string; repeat?: boolean } };
         this.received.push({
-          id: String(request.headers["webhook-id"]),
+          id,
           taskId: said.data?.taskId ?? (said as { taskId?: string }).taskId ?? "",
           repeat: body.includes('"repeat":true'),
         });
-        if (this.mode === "silent") return this.#unanswered.push(response);
+        if (isUnanswered) return this.#unanswered.push(response);
         return response.writeHead(204).end();
       });
     });
@@ -84,8 +89,11 @@ describe.skipIf(whyNoPostgres !== null)("tasks and messages after the store lost
   let bystander: ChildProcess;
   let files: string;
 
-  beforeEach(async () => {
+  beforeAll(async () => {
     server = await startPostgresServer();
+  });
+  afterAll(() => server[Symbol.asyncDispose]());
+  beforeEach(async () => {
     database = await server.createDatabase();
     receiver = new Receiver();
     home = await mkdtemp(join(tmpdir(), "hf-"));
@@ -110,7 +118,6 @@ describe.skipIf(whyNoPostgres !== null)("tasks and messages after the store lost
   afterEach(async () => {
     await end("SIGTERM");
     await receiver[Symbol.asyncDispose]();
-    await server[Symbol.asyncDispose]();
     expect([bystander.exitCode, bystander.signalCode]).toEqual([null, null]);
     bystander.kill("SIGKILL");
     await removeStateDirectory(home);
@@ -157,19 +164,18 @@ describe.skipIf(whyNoPostgres !== null)("tasks and messages after the store lost
       timeout: 90_000,
       interval: 100,
     });
-  const isReceived = (id: string): Promise<unknown> =>
-    vi.waitFor(() => expect(receiver.of(id)).not.toEqual([]), { timeout: 30_000, interval: 20 });
 
   test.for([
-    { name: "under a live gateway", gatewayDies: false, standBy: false },
+    ...(soak ? [{ name: "under a live gateway", gatewayDies: false, standBy: false }] : []),
     { name: "whose gateway was killed", gatewayDies: true, standBy: false },
     { name: "by a promoted stand-by that lacked the newest writes", gatewayDies: false, standBy: true },
   ])(
-    "$name: all records are restored, and each end is notified once",
+    "$name: all records are restored, each end is notified once, and a message in doubt is repeated and marked",
     { timeout: 240_000 },
     async ({ gatewayDies, standBy }) => {
       let client = await begin();
       const endsAfter = await external(client, "ends after the backup");
+      const sent = await external(client, "received, and not acknowledged");
       const deliveredBefore = await external(client, "delivered before");
       await finish(client, deliveredBefore);
       await becomes(client, deliveredBefore, "succeeded", "delivered");
@@ -206,12 +212,19 @@ describe.skipIf(whyNoPostgres !== null)("tasks and messages after the store lost
         { timeout: 30_000, interval: 50 },
       );
 
+      // A message that a killed gateway was sending may have arrived.
+      if (gatewayDies) {
+        receiver.unansweredTasks.add(sent);
+        await finish(client, sent);
+        await vi.waitFor(() => expect(receiver.of(sent)).not.toEqual([]), { timeout: 30_000, interval: 20 });
+        await end("SIGKILL");
+      }
       await server.kill();
-      if (gatewayDies) await end("SIGKILL");
       await server.goBack();
       await server.start({ standBy });
       if (standBy) await database.query("select pg_promote()");
       receiver.mode = "accept";
+      receiver.unansweredTasks.clear();
       if (gatewayDies) client = await begin();
 
       for (const id of [endsAfter, delivered, promised, deliveredBefore])
@@ -229,36 +242,18 @@ describe.skipIf(whyNoPostgres !== null)("tasks and messages after the store lost
         expect(receiver.of(id), id).toEqual([
           expect.objectContaining({ id: `task-terminal:${id}`, repeat: false }),
         ]);
+      if (gatewayDies) {
+        await becomes(client, sent, "succeeded", "delivered");
+        expect(receiver.of(sent).map(({ id, repeat }) => [id, repeat])).toEqual([
+          [`task-terminal:${sent}`, false],
+          [`task-terminal:${sent}`, true],
+        ]);
+      }
       const types = (await client.getTask({ params: { id: promised } })).events.map(({ type }) => type);
       expect(types.filter((type) => type === "ended")).toEqual(["ended"]);
       expect(types).toContain("restored");
       expect(await cli("tasks", "audit", "--json")).toContain("tokens of session since");
       expect(await cli("doctor", "--json")).toContain("tokens of session since");
-    },
-  );
-
-  test(
-    "a message that was being sent is sent again under its id, and marked",
-    { timeout: 240_000 },
-    async () => {
-      let client = await begin();
-      const sent = await external(client, "received, and not acknowledged");
-      await server.backUp();
-      await vi.waitFor(async () => expect((await client.status()).storeAway).toBeNull(), { timeout: 20_000 });
-      receiver.mode = "silent";
-      await finish(client, sent);
-      await isReceived(sent);
-      await end("SIGKILL");
-      await server.kill();
-      await server.goBack();
-      await server.start();
-      receiver.mode = "accept";
-      client = await begin();
-      await becomes(client, sent, "succeeded", "delivered");
-      expect(receiver.of(sent).map(({ id, repeat }) => [id, repeat])).toEqual([
-        [`task-terminal:${sent}`, false],
-        [`task-terminal:${sent}`, true],
-      ]);
     },
   );
 });

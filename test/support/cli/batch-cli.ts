@@ -13,6 +13,7 @@ const END_MARK = "\n<<< end of output >>>\n";
 export class BatchCli implements AsyncDisposable {
   readonly #child: ChildProcess;
   readonly #ended: Promise<null>;
+  #previous: Promise<unknown> = Promise.resolve();
 
   constructor(env: NodeJS.ProcessEnv) {
     this.#child = fork(child, { env, stdio: ["ignore", "pipe", "pipe", "ipc"] });
@@ -23,8 +24,14 @@ export class BatchCli implements AsyncDisposable {
     return this.holdfastWith({}, ...args);
   }
 
-  /** The variables are those of this command only. */
+  /** The variables are those of this command only. Concurrent calls wait for each other. */
   async holdfastWith(env: Readonly<Record<string, string>>, ...args: readonly string[]): Promise<CliResult> {
+    const result = this.#previous.then(() => this.#execute(env, args));
+    this.#previous = result.catch(() => undefined);
+    return result;
+  }
+
+  async #execute(env: Readonly<Record<string, string>>, args: readonly string[]): Promise<CliResult> {
     const { stdout: out, stderr: err } = this.#child;
     if (out === null || err === null) throw new Error("the child has no output streams");
     const output = Promise.all([readToMark(out), readToMark(err), once(this.#child, "message")]);

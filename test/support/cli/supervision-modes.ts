@@ -10,40 +10,42 @@ import { cliPath, CliFixture } from "./cli-fixture.js";
 export const SUPERVISION_MODES = ["in its own process", "through the gateway"] as const;
 export type SupervisionMode = (typeof SUPERVISION_MODES)[number];
 
-/** Opens fixtures for one mode. All tests of a block share the gateway. */
+/** Opens fixtures for one mode. All tests of a block share the state directory and the gateway. */
 export function fixtureFactory(mode: SupervisionMode): () => Promise<CliFixture> {
-  if (mode === "in its own process") return () => CliFixture.open();
   let fixture: BackgroundGateway | null = null;
   let residents: readonly string[] = [];
   beforeAll(async () => {
     fixture = new BackgroundGateway(await mkdtemp(join(tmpdir(), "hf-")));
+    if (mode === "in its own process") return;
     await startGateway(fixture.home, cliPath);
     // The first run starts the launcher.
     await (await fixture.client()).exec({ body: { argv: ["true"] } });
     residents = (await fixture.processes()).map(pidOf);
   });
   afterAll(async () => {
-    await fixture?.stop("terminate");
+    if (mode !== "in its own process") await fixture?.stop("terminate");
     await fixture?.[Symbol.asyncDispose]();
   });
-  return async () => new SharedGatewayFixture(fixture?.home ?? "", residents);
+  return async () => new SharedFixture(fixture?.home ?? "", mode, residents);
 }
 
 function pidOf(line: string): string {
   return line.slice(0, line.indexOf(" "));
 }
 
-/** A fixture on a shared gateway, which continues when the fixture is disposed. */
-class SharedGatewayFixture extends CliFixture {
+/** A fixture on a shared state directory, which is kept when the fixture is disposed. */
+class SharedFixture extends CliFixture {
+  readonly #mode: SupervisionMode;
   readonly #residents: readonly string[];
 
-  constructor(home: string, residents: readonly string[]) {
+  constructor(home: string, mode: SupervisionMode, residents: readonly string[]) {
     super(home);
+    this.#mode = mode;
     this.#residents = residents;
   }
 
   override get env(): NodeJS.ProcessEnv {
-    return { ...super.env, HOLDFAST_IN_PROCESS: undefined };
+    return this.#mode === "in its own process" ? super.env : { ...super.env, HOLDFAST_IN_PROCESS: undefined };
   }
 
   override async processes(): Promise<string[]> {

@@ -10,7 +10,7 @@ import { describe, expect, test, vi } from "vitest";
 import { gatewaySocketPath } from "../../../src/home/state-directory.js";
 import { reachGateway } from "../../../src/gateway/locate.js";
 import { readOperatorToken } from "../../../src/sessions/requester.js";
-import { cliPath } from "../../support/cli/cli-fixture.js";
+import { cliPath, cliWithDefaults } from "../../support/cli/cli-fixture.js";
 import { mountSmallDisk, whyNoMounts } from "../../support/small-disk.js";
 import { startPostgresServer, whyNoPostgres } from "../../support/store/postgres-server.js";
 import { removeStateDirectory } from "../../support/temporary-directory.js";
@@ -26,7 +26,9 @@ class Watched implements AsyncDisposable {
   constructor(home: string, env: NodeJS.ProcessEnv) {
     this.#home = home;
     this.#env = { ...process.env, HOLDFAST_HOME: home, ...env };
-    this.#gateway = spawn(process.execPath, [cliPath, "gateway", "run"], { env: this.#env });
+    // Its heartbeat finds out whether the store can be written.
+    const words = [...cliWithDefaults({ renewMs: 1_000 }), "gateway", "run"];
+    this.#gateway = spawn(process.execPath, words, { env: this.#env });
     this.#gateway.stdout?.on("data", (part: Buffer) => (this.#log += part.toString()));
     this.#gateway.stderr?.on("data", (part: Buffer) => (this.#log += part.toString()));
   }
@@ -56,7 +58,6 @@ class Watched implements AsyncDisposable {
 
   /** Metrics, status, doctor and log report that the store cannot be written, with the reason. */
   async isUnwritable(why: RegExp): Promise<void> {
-    // The next heartbeat finds it out.
     await vi.waitFor(async () => expect(await this.metrics()).toMatch(/^holdfast_store_writable 0$/m), {
       timeout: 30_000,
       interval: 200,
@@ -102,72 +103,59 @@ class Watched implements AsyncDisposable {
 describe.skipIf(whyNoPostgres !== null)(
   "a PostgreSQL that can be read and not written is not healthy",
   () => {
-    test.concurrent("when its user may not write any more", { timeout: 120_000 }, async () => {
-      await using server = await startPostgresServer();
-      const database = await server.createDatabase();
-      await database.query("create role app login");
-      await database.query(`grant create on database ${database.name} to app`);
-      const home = await mkdtemp(join(tmpdir(), "hf-"));
-      {
-        const url = database.url.replace("postgres@", "app@");
-        await using gateway = new Watched(home, { HOLDFAST_DATABASE_URL: url });
-        await gateway.ready();
-        // A table that no gateway needs.
-        await database.query("create table holdfast.runs_before as select * from holdfast.runs");
-        // One table is enough: a heartbeat does not write to it.
-        await database.query("revoke insert on holdfast.runs from app");
-        await gateway.isUnwritable(/may not write to runs/);
-        await database.query("grant insert on holdfast.runs to app");
-        await gateway.isWritableAgain();
-      }
-      await removeStateDirectory(home);
-    });
-
-    test.concurrent("when it has become a stand-by", { timeout: 120_000 }, async () => {
-      await using server = await startPostgresServer();
-      const database = await server.createDatabase();
-      const home = await mkdtemp(join(tmpdir(), "hf-"));
-      {
-        await using gateway = new Watched(home, { HOLDFAST_DATABASE_URL: database.url });
-        await gateway.ready();
-        await server.kill();
-        await server.start({ standBy: true });
-        await gateway.isUnwritable(/stand-by/);
-        await server.kill();
-        await server.start();
-        await gateway.isWritableAgain();
-      }
-      await removeStateDirectory(home);
-    });
+    test.concurrent(
+      "when its user may not write any more, or it has become a stand-by",
+      { timeout: 120_000 },
+      async () => {
+        await using server = await startPostgresServer();
+        const database = await server.createDatabase();
+        await database.query("create role app login");
+        await database.query(`grant create on database ${database.name} to app`);
+        const home = await mkdtemp(join(tmpdir(), "hf-"));
+        {
+          const url = database.url.replace("postgres@", "app@");
+          await using gateway = new Watched(home, { HOLDFAST_DATABASE_URL: url });
+          await gateway.ready();
+          // A table that no gateway needs.
+          await database.query("create table holdfast.runs_before as select * from holdfast.runs");
+          // One table is enough: a heartbeat does not write to it.
+          await database.query("revoke insert on holdfast.runs from app");
+          await gateway.isUnwritable(/may not write to runs/);
+          await database.query("grant insert on holdfast.runs to app");
+          await gateway.isWritableAgain();
+          await server.kill();
+          await server.start({ standBy: true });
+          await gateway.isUnwritable(/stand-by/);
+          await server.kill();
+          await server.start();
+          await gateway.isWritableAgain();
+        }
+        await removeStateDirectory(home);
+      },
+    );
   },
 );
 
 describe.skipIf(whyNoMounts !== null)(
   "a SQLite store that can be read and not written is not healthy",
   () => {
-    test.concurrent("on a full disk", { timeout: 120_000 }, async () => {
-      await using disk = mountSmallDisk("8m");
-      await using gateway = new Watched(disk.path, { HOLDFAST_DATABASE_URL: "" });
-      await gateway.ready();
-      const filler = join(disk.path, "filler");
-      writeFileSync(filler, "");
-      // Down to the last byte.
-      for (let size = 64 * 1024; size >= 1;)
-        try {
-          appendFileSync(filler, Buffer.alloc(size));
-        } catch {
-          size = Math.floor(size / 2);
-        }
-      await gateway.isUnwritable(/full|space|room/i);
-      rmSync(filler);
-      await gateway.isWritableAgain();
-    });
-
-    test("on a read-only file system, without a gateway", { timeout: 60_000 }, async () => {
+    test.concurrent("on a full disk, or on a read-only file system", { timeout: 120_000 }, async () => {
       await using disk = mountSmallDisk("8m");
       {
         await using gateway = new Watched(disk.path, { HOLDFAST_DATABASE_URL: "" });
         await gateway.ready();
+        const filler = join(disk.path, "filler");
+        writeFileSync(filler, "");
+        // Down to the last byte.
+        for (let size = 64 * 1024; size >= 1;)
+          try {
+            appendFileSync(filler, Buffer.alloc(size));
+          } catch {
+            size = Math.floor(size / 2);
+          }
+        await gateway.isUnwritable(/full|space|room/i);
+        rmSync(filler);
+        await gateway.isWritableAgain();
       }
       const env = { ...process.env, HOLDFAST_HOME: disk.readOnlyPath, HOLDFAST_DATABASE_URL: "" };
       const stdout = await new Promise<string>((resolve) =>

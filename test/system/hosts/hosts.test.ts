@@ -101,7 +101,7 @@ describe.skipIf(whyNot !== null).each(rounds)("of three hosts on one database, r
     return multiHost.waitForEnd(runId);
   }
 
-  test("each lists the runs of all", async () => {
+  test("each lists the runs of all and stops those of any, and nothing else is stopped", async () => {
     const runIds = await runEverywhere();
     for (const host of multiHost.hosts) {
       const { code, stdout } = await host.holdfast("runs", "list", "--json");
@@ -111,11 +111,6 @@ describe.skipIf(whyNot !== null).each(rounds)("of three hosts on one database, r
       expect(new Set(listed.map(({ hostId }) => hostId)).size).toBe(3);
     }
     const [a, b, c] = runIds;
-    await outcomes.add("runs on each", multiHost, { [a]: null, [b]: null, [c]: null });
-  });
-
-  test("each stops the runs of any, and nothing else is stopped", async () => {
-    const [a, b, c] = await runEverywhere();
     expect(await cat.holdfast("runs", "cancel", a)).toMatchObject({ code: 0, stderr: "" });
     expect(await multiHost.waitForEnd(a)).toMatchObject({
       exit: { reason: "manual-cancel" },

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { repetitions } from "../../support/scale.js";
+import { repetitions, soak } from "../../support/scale.js";
 import { PidNamespaces, canCreatePidNamespace } from "./pid-namespaces.js";
 
 /** Each round collides once for `reap` and once for `recover()`, per kind of bystander. */
@@ -51,7 +51,7 @@ interface Outcome {
 const untouched: Fate = { alive: true, stopped: false, signals: [] };
 
 /** Weaker and weaker identities, with and without cgroups. */
-const tiers = ["", "cgroup", "inode", "cgroup,inode", "pidfd", "cgroup,pidfd"] as const;
+const tiers = ["", "inode", "cgroup,pidfd", ...(soak ? ["cgroup", "cgroup,inode", "pidfd"] : [])];
 
 const bystanders = [
   "without a marker",

@@ -92,7 +92,7 @@ test(
     const home = await temporaryHome();
     plantLookalike("sleep", "3051");
     const log = join(home, "log");
-    const lines = 3_000_000;
+    const lines = repetitions(1_500_000, 3_000_000);
     const borders: number[] = [];
     const [runId = ""] = await killRepeatedly(
       {
@@ -143,7 +143,7 @@ test(
   async () => {
     const home = await temporaryHome();
     const feed = join(home, "input");
-    const input = numberedLines(450_000);
+    const input = numberedLines(repetitions(225_000, 450_000));
     await writeFile(feed, input);
     const [runId = ""] = await killRepeatedly({
       home,
@@ -172,12 +172,15 @@ test(
   async () => {
     const home = await temporaryHome();
     plantLookalike("sleep", "3052");
-    const spawn = Array.from({ length: 16 }, (_, at): NonNullable<SupervisorOrder["spawn"]>[number] => [
-      shellInput(
-        `sleep ${(at * repetitions(0.17, 2)).toFixed(2)}; echo ${at}; ${at % 4 === 3 ? "kill -9 $$" : `exit ${at}`}`,
-      ),
-      {},
-    ]);
+    const spawn = Array.from(
+      { length: repetitions(8, 16) },
+      (_, at): NonNullable<SupervisorOrder["spawn"]>[number] => [
+        shellInput(
+          `sleep ${(at * repetitions(0.17, 2)).toFixed(2)}; echo ${at}; ${at % 4 === 3 ? "kill -9 $$" : `exit ${at}`}`,
+        ),
+        {},
+      ],
+    );
     const runIds = await killRepeatedly({ home, instanceId: INSTANCE, spawn });
     const supervisor = await realSupervisor({ home, instanceId: INSTANCE });
     await Promise.all((await supervisor.recover()).map((run) => run.wait()));

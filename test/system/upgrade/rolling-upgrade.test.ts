@@ -5,6 +5,8 @@ import { join } from "node:path";
 import { DatabaseSync } from "@photostructure/sqlite";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
 import { migrations, SCHEMA_VERSION } from "../../../src/store/sql/migrations.js";
+import { BatchCli } from "../../support/cli/batch-cli.js";
+import { repetitions } from "../../support/scale.js";
 import { CliFixture, cliPath } from "../../support/cli/cli-fixture.js";
 import { RecoveryFixture, RunGate } from "../../support/cli/recovery-fixture.js";
 import { type ClusterProcess, GatewayCluster, startRun } from "../../support/gateway/gateway-cluster.js";
@@ -15,6 +17,8 @@ import { buildNewerVersion, type NewerBuild } from "./newer-build.js";
 import { waitFor } from "../../support/wait-for.js";
 
 const LATER = 1_000;
+/** Runs that are started at each step of an upgrade. */
+const EACH = repetitions(1, 3);
 const sql = `
 alter table runs add column later_note text not null default 'unset';
 create table later_things (id text primary key not null, run_id text) strict;
@@ -61,12 +65,13 @@ describe("a store that a later build has migrated", () => {
       db.close();
     };
     note("kept");
+    await using cli = new BatchCli(fixture.env);
     for (const args of [["ps"], ["runs", "list"], ["runs", "show", runId], ["doctor"]])
-      expect(await fixture.holdfast(...args), args.join(" ")).toMatchObject({
+      expect(await cli.holdfast(...args), args.join(" ")).toMatchObject({
         code: 0,
         stdout: expect.stringContaining(args[0] === "doctor" ? `schema ${LATER}` : runId.slice(0, 8)),
       });
-    expect(await fixture.holdfast("store", "migrate", "--check")).toMatchObject({
+    expect(await cli.holdfast("store", "migrate", "--check")).toMatchObject({
       code: 0,
       stdout: expect.stringContaining(`newer ${LATER} later: this version does not know it`),
     });
@@ -154,7 +159,7 @@ describe("a store that a later build has migrated", () => {
         const runs: string[] = [];
         /** Runs that end when the gate is opened, with notifications. */
         const startSome = async (at: ClusterProcess): Promise<void> => {
-          for (let count = 0; count < 3; count += 1)
+          for (let count = 0; count < EACH; count += 1)
             runs.push(
               await startRun(at, `until [ -e ${place}/open ]; do sleep 0.05; done; exit 3`, { origin }),
             );
@@ -178,8 +183,7 @@ describe("a store that a later build has migrated", () => {
             const run = await gateway.client.getRun({ params: { runId: ended } });
             return run.exit?.code === 4;
           });
-          for (const args of [["ps"], ["runs", "show", runs[0] ?? ""]])
-            expect(old(gateway, ...args), args.join(" ")).toMatchObject({ status: 0 });
+          expect(old(gateway, "runs", "show", runs[0] ?? "")).toMatchObject({ status: 0 });
         }
         const former = gateways.slice();
         for (const [at, gateway] of former.entries()) {
@@ -201,7 +205,9 @@ describe("a store that a later build has migrated", () => {
         for (const record of records) expect(record).toMatchObject({ state: "exited", exit_reason: "exit" });
         // A row that an old gateway updated keeps the column that it does not know.
         const kept = records.filter(({ run_id, later_note }) => run_id === later_note);
-        expect(kept.map(({ run_id }) => String(run_id)).toSorted()).toEqual(runs.slice(0, 6).toSorted());
+        expect(kept.map(({ run_id }) => String(run_id)).toSorted()).toEqual(
+          runs.slice(0, 2 * EACH).toSorted(),
+        );
         const tasks = await cluster.database.query("select task_id from holdfast.tasks");
         expect(tasks).toHaveLength(runs.length);
         const sent = received.map(({ headers }) => String(headers["webhook-id"]));
