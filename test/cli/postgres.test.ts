@@ -6,6 +6,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { migrations } from "../../src/store/sql/migrations.js";
 import { findWaitingGateway } from "../../src/gateway/gateway-files.js";
 import { startPostgresServer, whyNoPostgres, type PostgresServer } from "../support/store/postgres-server.js";
+import { BatchCli } from "../support/cli/batch-cli.js";
 import { CliFixture } from "../support/cli/cli-fixture.js";
 
 describe.skipIf(whyNoPostgres !== null)("with HOLDFAST_DATABASE_URL", () => {
@@ -21,8 +22,8 @@ describe.skipIf(whyNoPostgres !== null)("with HOLDFAST_DATABASE_URL", () => {
     async () => {
       await using cliFixture = await CliFixture.open();
       const database = await server.createDatabase();
-      const env = { HOLDFAST_DATABASE_URL: database.url };
-      const holdfast = (...args: string[]) => cliFixture.startWith(env, ...args).finished;
+      await using batchCli = new BatchCli({ ...cliFixture.env, HOLDFAST_DATABASE_URL: database.url });
+      const holdfast = (...args: string[]) => batchCli.holdfast(...args);
       expect(await holdfast("runs", "list", "--json")).toMatchObject({ code: 0, stdout: "[]\n" });
       const ran = await holdfast("run", "--", "sh", "-c", "env; exit 3");
       expect(ran).toMatchObject({ code: 3, stderr: "" });
@@ -76,18 +77,16 @@ describe.skipIf(whyNoPostgres !== null)("with HOLDFAST_DATABASE_URL", () => {
     const database = await server.createDatabase();
     const config = join(cliFixture.home, "config.toml");
     const file = join(cliFixture.home, "address");
-    const env = { HOLDFAST_CONFIG: config };
-    const holdfast = (...args: string[]) => cliFixture.startWith(env, ...args).finished;
+    await using batchCli = new BatchCli({ ...cliFixture.env, HOLDFAST_CONFIG: config });
+    const holdfast = (...args: string[]) => batchCli.holdfast(...args);
     const url = database.url.replace("postgres@", "postgres:hunter2@");
     await writeFile(file, `${url}\n`, { mode: 0o600 });
     for (const setting of [`url = "${url}"`, `url-file = "${file}"`]) {
       await writeFile(config, `[database]\n${setting}\n`, { mode: 0o600 });
       expect(await holdfast("run", "--", "true")).toMatchObject({ code: 0, stderr: "" });
-      const shown = await Promise.all(
-        [[], ["--json"]].flatMap((json) =>
-          ["show", "check"].map((command) => holdfast("config", command, ...json)),
-        ),
-      );
+      const shown = [];
+      for (const json of [[], ["--json"]])
+        for (const command of ["show", "check"]) shown.push(await holdfast("config", command, ...json));
       expect(shown.map(({ code }) => code)).toEqual([0, 0, 0, 0]);
       const text = shown.map(({ stdout, stderr }) => stdout + stderr).join("");
       expect(text).toContain("database.url");

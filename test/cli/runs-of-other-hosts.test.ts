@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import { readdirSync, readFileSync } from "node:fs";
 import { rename } from "node:fs/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { BatchCli } from "../support/cli/batch-cli.js";
 import { CliFixture, type CliResult } from "../support/cli/cli-fixture.js";
 import {
   type ClusterProcess,
@@ -22,20 +23,25 @@ describe.skipIf(whyNoPostgres !== null || whyNoMounts !== null)("a run of anothe
   let far: ClusterProcess;
   let around: readonly string[];
   let cliFixture: CliFixture;
+  let batchCli: BatchCli;
   beforeAll(async () => {
     cluster = await GatewayCluster.open();
     const home = await cluster.newHome();
     around = await onOtherHost(home);
     far = await cluster.spawnGateway(home, around);
     cliFixture = await CliFixture.open();
+    batchCli = new BatchCli({ ...cliFixture.env, HOLDFAST_DATABASE_URL: cluster.database.url });
   });
   afterAll(async () => {
     await holdfast("gateway", "stop");
+    await batchCli[Symbol.asyncDispose]();
     await cliFixture[Symbol.asyncDispose]();
     await cluster[Symbol.asyncDispose]();
   });
 
-  const holdfast = (...args: string[]): Promise<CliResult> => {
+  const holdfast = (...args: string[]): Promise<CliResult> => batchCli.holdfast(...args);
+  /** In a process of its own: beside other commands. */
+  const beside = (...args: string[]): Promise<CliResult> => {
     const going = cliFixture.startWith({ HOLDFAST_DATABASE_URL: cluster.database.url }, ...args);
     going.child.stdin.end();
     return going.finished;
@@ -59,7 +65,7 @@ describe.skipIf(whyNoPostgres !== null || whyNoMounts !== null)("a run of anothe
     const bytes = 3_000_000;
     const script = `read go; yes 0123456789abcdef | head -c ${bytes}; exit 7`;
     const runId = await startRun(far, script, { stdin: "pipe" });
-    const following = holdfast("process", "log", "--raw", "--offset", "0", "--follow", runId);
+    const following = beside("process", "log", "--raw", "--offset", "0", "--follow", runId);
     expect(await holdfast("process", "write", runId, "go\n")).toMatchObject({ code: 0 });
     const { code, stdout } = await following;
     expect(code).toBe(0);
@@ -75,7 +81,7 @@ describe.skipIf(whyNoPostgres !== null || whyNoMounts !== null)("a run of anothe
     );
     await holdfast("process", "send-keys", shell, "literal:ada", "Enter");
     await waitFor("the run answers", async () => (await holdfast("screen", shell)).stdout.includes("hi ada"));
-    const watching = holdfast("attach", "--read-only", shell);
+    const watching = beside("attach", "--read-only", shell);
     const killed = await holdfast("process", "kill", shell, "--json");
     expect(JSON.parse(killed.stdout)).toMatchObject({ outcome: "gone", command: { hostName: OTHER_HOST } });
     expect((await watching).stderr).toContain("has ended");
@@ -168,10 +174,8 @@ describe.skipIf(whyNoPostgres !== null || whyNoMounts !== null)("a run of anothe
     const { code, stderr } = await holdfast("runs", "forget", stopped, "--yes");
     expect(code).toBe(3);
     expect(stderr).toContain(`in the state directory ${home}`);
-    const there = { HOLDFAST_DATABASE_URL: cluster.database.url, HOLDFAST_HOME: home };
-    const cancelling = cliFixture.startWith(there, "runs", "cancel", stopped);
-    cancelling.child.stdin.end();
-    expect(await cancelling.finished).toMatchObject({ code: 0 });
+    const cancelled = await batchCli.holdfastWith({ HOLDFAST_HOME: home }, "runs", "cancel", stopped);
+    expect(cancelled).toMatchObject({ code: 0 });
     await near.kill();
     const later = async (): Promise<void> => {
       await cluster.database.query("update holdfast.gateways set heartbeat_at = heartbeat_at - 40000");

@@ -7,15 +7,23 @@ import { BackgroundGateway } from "../../support/cli/background-gateway.js";
 import { startGateway } from "../../../src/gateway/start.js";
 import { cliPath, waitForText } from "../../support/cli/cli-fixture.js";
 import { openScriptedSession, scriptedPrompt } from "../../support/agents/scripted-agent.js";
+import { repetitions } from "../../support/scale.js";
 import { waitFor } from "../../support/wait-for.js";
 
 const BEFORE = 200;
-const AFTER = 1_000;
+const AFTER = repetitions(400, 1_000);
 
 describe("a gateway that ends during a turn", () => {
   let directory: string;
-  beforeAll(async () => (directory = await mkdtemp(join(tmpdir(), "hf-"))));
-  afterAll(() => rm(directory, { recursive: true }));
+  let gatewayFixture: BackgroundGateway;
+  beforeAll(async () => {
+    directory = await mkdtemp(join(tmpdir(), "hf-"));
+    gatewayFixture = await BackgroundGateway.open();
+  });
+  afterAll(async () => {
+    await gatewayFixture[Symbol.asyncDispose]();
+    await rm(directory, { recursive: true });
+  });
 
   test.each([
     ["is killed: the command starts the next", "SIGKILL"],
@@ -23,16 +31,16 @@ describe("a gateway that ends during a turn", () => {
   ] as const)(
     "%s, and no text of the agent is lost or shown twice",
     async (_, signal) => {
-      await using gatewayFixture = await BackgroundGateway.started();
-      await openScriptedSession(gatewayFixture, "r");
+      await startGateway(gatewayFixture.home, cliPath);
+      await openScriptedSession(gatewayFixture, signal);
       const gate = join(directory, signal);
       const prompt = scriptedPrompt(
         { times: BEFORE, each: { say: "<#>" } },
         { wait: gate },
         { times: AFTER, each: { say: "[#]" } },
       );
-      const text = gatewayFixture.start("acp", "prompt", "r", prompt);
-      const watch = gatewayFixture.start("acp", "watch", "r", "--json");
+      const text = gatewayFixture.start("acp", "prompt", signal, prompt);
+      const watch = gatewayFixture.start("acp", "watch", signal, "--json");
       await Promise.all([
         waitForText(text.child.stdout, `<${BEFORE - 1}>`),
         waitForText(watch.child.stdout, `<${BEFORE - 1}>`),
@@ -44,7 +52,7 @@ describe("a gateway that ends during a turn", () => {
       await writeFile(gate, "");
       if (signal === "SIGTERM") {
         await waitForText(text.child.stderr, "the gateway was stopped; the agent keeps running");
-        await gatewayFixture.holdfast("gateway", "start");
+        await startGateway(gatewayFixture.home, cliPath);
       }
       const { code, stdout } = await text.finished;
       const numbered = (count: number, [left, right]: string): string =>
@@ -53,7 +61,7 @@ describe("a gateway that ends during a turn", () => {
       expect(code).toBe(0);
 
       // A watcher has seen the same, and the end.
-      await gatewayFixture.holdfast("acp", "close", "r");
+      await (await gatewayFixture.client()).acpClose({ params: { id: signal } });
       const lines = (await watch.finished).stdout.trimEnd().split("\n");
       const updates = lines.map((line) => JSON.parse(line) as WatchedUpdate);
       expect(updates.map(({ seq }) => seq)).toEqual(updates.map((__, at) => at + 1));
@@ -64,7 +72,7 @@ describe("a gateway that ends during a turn", () => {
   );
 
   test("is killed at any moment of a prompt: the agent gets the prompt once", async () => {
-    await using gatewayFixture = await BackgroundGateway.started();
+    await startGateway(gatewayFixture.home, cliPath);
     const id = await openScriptedSession(gatewayFixture, "r");
     const client = await gatewayFixture.client();
     const moments = {

@@ -65,9 +65,7 @@ test("two owners may each have a session with the same name, and each addresses 
       const { token } = await client.openSession({ body: { key, execRules } });
       return async (...args: readonly string[]) => {
         const env = { HOLDFAST_TOKEN: token, HOLDFAST_SESSION_KEY: key };
-        const { child, finished } = shared.gatewayFixture.startWith(env, "acp", ...args);
-        child.stdin.end();
-        return finished;
+        return shared.batchCli.holdfastWith(env, "acp", ...args);
       };
     }),
   );

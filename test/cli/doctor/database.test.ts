@@ -12,6 +12,7 @@ import {
   whyNoPostgres,
   type PostgresServer,
 } from "../../support/store/postgres-server.js";
+import { BatchCli } from "../../support/cli/batch-cli.js";
 import { CliFixture } from "../../support/cli/cli-fixture.js";
 
 const good: ServerInfo = {
@@ -61,17 +62,24 @@ test.each([
 
 describe.skipIf(whyNoPostgres !== null)("on a real server", { timeout: 120_000 }, () => {
   let running: PostgresServer;
+  let cliFixture: CliFixture;
+  let batchCli: BatchCli;
   beforeAll(async () => {
     running = await startPostgresServer();
+    cliFixture = await CliFixture.open();
+    batchCli = new BatchCli(cliFixture.env);
   });
-  afterAll(() => running[Symbol.asyncDispose]());
+  afterAll(async () => {
+    await batchCli[Symbol.asyncDispose]();
+    await cliFixture[Symbol.asyncDispose]();
+    await running[Symbol.asyncDispose]();
+  });
 
   test("doctor describes the server, creates nothing there and does not print the password", async () => {
-    await using cliFixture = await CliFixture.open();
     const database = await running.createDatabase();
     const url = database.url.replace("postgres@", "postgres:hunter2@");
     const ask = (address: string) =>
-      cliFixture.startWith({ HOLDFAST_DATABASE_URL: address }, "doctor", "--json").finished;
+      batchCli.holdfastWith({ HOLDFAST_DATABASE_URL: address }, "doctor", "--json");
     const { stdout, stderr } = await ask(url);
     const { checks } = JSON.parse(stdout) as { checks: { name: string; state: string; detail: string }[] };
     const found = Object.fromEntries(checks.map(({ name, state, detail }) => [name, `${state} ${detail}`]));
@@ -95,11 +103,10 @@ describe.skipIf(whyNoPostgres !== null)("on a real server", { timeout: 120_000 }
       /## Roles[^]*?```sql\n([^]*?)```/.exec(await readFile("docs/reference/postgres.md", "utf8")) ?? [];
     const database = await running.createDatabase();
     await database.query(`revoke create on schema public from public; ${grants}`);
-    await using cliFixture = await CliFixture.open();
     const as = (role: string, ...args: string[]) => {
       const url = database.url.replace("postgres@", `${role}@`);
       const env = { HOLDFAST_DATABASE_URL: url, HOLDFAST_DATABASE_MIGRATE: "manual" };
-      return cliFixture.startWith(env, ...args).finished;
+      return batchCli.holdfastWith(env, ...args);
     };
     expect(await as("holdfast_owner", "store", "migrate")).toMatchObject({ code: 0, stderr: "" });
     expect(await as("holdfast_gateway", "run", "--", "sh", "-c", "exit 3")).toMatchObject({
@@ -130,10 +137,9 @@ describe.skipIf(whyNoPostgres !== null)("on a real server", { timeout: 120_000 }
   });
 
   test("doctor reports a database on which no gateway would start", async () => {
-    await using cliFixture = await CliFixture.open();
     const database = await running.createDatabase();
     const ask = async (url: string): Promise<string> =>
-      (await cliFixture.startWith({ HOLDFAST_DATABASE_URL: url }, "doctor").finished).stdout;
+      (await batchCli.holdfastWith({ HOLDFAST_DATABASE_URL: url }, "doctor")).stdout;
     await database.query("create role stranger login");
     const stranger = database.url.replace("postgres@", "stranger@");
     const found = await ask(stranger);

@@ -1,7 +1,8 @@
 import { createHash, randomBytes } from "node:crypto";
-import { describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { whyNoTerminal } from "../../support/cli/recovery-fixture.js";
 import { ForegroundFixture, LONG_TIMEOUT } from "../../support/cli/foreground-fixture.js";
+import { repetitions } from "../../support/scale.js";
 import { waitFor } from "../../support/wait-for.js";
 
 const hash = (bytes: Buffer): string => createHash("sha256").update(bytes).digest("hex");
@@ -19,7 +20,7 @@ test(
   LONG_TIMEOUT,
   async () => {
     await using fixture = await ForegroundFixture.started();
-    const sent = randomBytes(6 * 1024 * 1024);
+    const sent = randomBytes(repetitions(2, 6) * 1024 * 1024);
     const script = "tee /dev/stderr; exit 6";
     const { child, raw, finished } = fixture.start("run", "--buffer", "256K", "--", "sh", "-c", script);
     let received = 0;
@@ -36,11 +37,16 @@ test(
 );
 
 describe.skipIf(whyNoTerminal !== null)("at a terminal", LONG_TIMEOUT, () => {
+  let fixture: ForegroundFixture;
+  beforeAll(async () => {
+    fixture = await ForegroundFixture.started();
+  });
+  afterAll(() => fixture[Symbol.asyncDispose]());
+
   test.each([
     ["Ctrl-C cancels the command with --no-pty", ["--no-pty"], 130],
     ["Ctrl-C is a key for the command with --pty", ["--pty"], 9],
   ] as const)("%s, also under a second gateway", async (_, options, code) => {
-    await using fixture = await ForegroundFixture.started();
     const script =
       'trap "echo caught; exit 9" INT TERM; echo up; read line; echo "got $line"; while :; do sleep 0.05; done';
     const ended = fixture.atTerminal(

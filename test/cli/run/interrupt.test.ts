@@ -3,23 +3,27 @@ import { once } from "node:events";
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
-import { describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { RunInterrupts } from "../../../src/cli/run/interrupts.js";
 import type { ForegroundRun } from "../../../src/cli/run/stdio.js";
 import type { RunRecord } from "../../../src/model/run.js";
+import { openSqliteStoreForReading } from "../../../src/store/sqlite/reader.js";
 import { cliPath, waitForText, CliFixture } from "../../support/cli/cli-fixture.js";
 import { fixtureFactory, SUPERVISION_MODES } from "../../support/cli/supervision-modes.js";
 import { ForegroundFixture, LONG_TIMEOUT } from "../../support/cli/foreground-fixture.js";
-import { scaled } from "../../support/scale.js";
+import { scaled, soak } from "../../support/scale.js";
 import { waitFor } from "../../support/wait-for.js";
 
 /** Prints `ready` when the trap is set. TERM also reaches the child that it waits for. */
 const polite = `trap 'echo stopped; exit 0' TERM; echo ready; while :; do sleep 0.05; done`;
 const stubborn = `trap '' TERM INT HUP; echo ready; while :; do sleep 0.05; done`;
 
+/** Milliseconds from the start of a command to its signal. */
+const START_MOMENTS = soak ? [50, 120, 160, 200, 240, 280, 320, 400] : [50, 160, 240, 320];
+
 async function lastRecord(cliFixture: CliFixture): Promise<RunRecord | undefined> {
-  const { stdout } = await cliFixture.holdfast("runs", "list", "--all", "--json");
-  return (JSON.parse(stdout) as RunRecord[])[0];
+  await using store = await openSqliteStoreForReading(join(cliFixture.home, "store.sqlite"));
+  return (await store?.listRuns({ limit: 1 }))?.[0];
 }
 
 describe.each(SUPERVISION_MODES)("%s", (mode) => {
@@ -73,7 +77,7 @@ describe.each(SUPERVISION_MODES)("%s", (mode) => {
 
     test("at any moment of the start leaves nothing behind", async () => {
       await using cliFixture = await open();
-      for (const delay of [50, 120, 160, 200, 240, 280, 320, 400]) {
+      for (const delay of START_MOMENTS) {
         const { child, finished } = cliFixture.start("run", "--", "sleep", "60");
         child.stdin.end();
         await setTimeout(delay);
@@ -128,13 +132,18 @@ test("after SIGKILL of holdfast, the anchor ends the tree", async () => {
 });
 
 describe("an interrupt", LONG_TIMEOUT, () => {
+  let fixture: ForegroundFixture;
+  beforeAll(async () => {
+    fixture = await ForegroundFixture.started();
+  });
+  afterAll(() => fixture[Symbol.asyncDispose]());
+
   test("of a command that waits for approval ends the wait, and removes the approval", async () => {
-    await using fixture = await ForegroundFixture.started();
-    const { token } = await fixture.json<{ token: string }>("sessions", "create", "--key", "k", "--ask", "*");
+    const client = await fixture.client();
+    const { token } = await client.openSession({ body: { key: "k", execRules: [{ effect: "ask" }] } });
     const file = join(fixture.home, "touched");
     const { child, finished } = fixture.startWith({ HOLDFAST_TOKEN: token }, "run", "--", "touch", file);
     await waitForText(child.stderr, "waiting for approval");
-    const client = await fixture.client();
     expect((await client.listApprovals()).approvals).toHaveLength(1);
     child.kill("SIGINT");
     expect((await finished).code).toBe(130);
@@ -146,7 +155,6 @@ describe("an interrupt", LONG_TIMEOUT, () => {
   });
 
   test("of a run that became a service leaves the service running", async () => {
-    await using fixture = await ForegroundFixture.started();
     const { child, finished, runId } = await fixture.startForeground("echo up; exec sleep 7402");
     const reported = waitForText(child.stderr, "is a service now");
     expect(await fixture.holdfast("service", "adopt", runId)).toMatchObject({ code: 0 });

@@ -13,14 +13,14 @@ import {
   waitUntilStopped,
 } from "../../support/gateway/gateway-process.js";
 import { waitForRunEnd } from "../../support/gateway/real-gateway.js";
+import { repetitions } from "../../support/scale.js";
 import { findProcessesOfRun } from "../../support/supervisor/real-supervisor.js";
 import { waitFor } from "../../support/wait-for.js";
 
-const SOAK = process.env["HOLDFAST_SOAK"] === "1";
-const TURNS = SOAK ? 40 : 3;
+const TURNS = repetitions(1, 40);
 const UPDATES = 3_000;
 /** Number of agent operations, and of kills of the gateway meanwhile. */
-const ROUNDS = SOAK ? 12 : 3;
+const ROUNDS = repetitions(2, 12);
 
 async function allUpdates(client: GatewayClient, id: string): Promise<ResponseOf<"acpWatch">["updates"]> {
   const all = [];
@@ -186,7 +186,7 @@ test(
 );
 
 test(
-  "a draining gateway waits for turns, not for agents; the next gateway resumes them",
+  "a draining gateway waits for turns, not for agents; the next resumes them; one that terminates leaves no process",
   { timeout: 60_000 },
   async () => {
     const home = await temporaryHomeWithBystander();
@@ -207,27 +207,28 @@ test(
     expect(turn).toMatchObject({ outcome: "completed", text: "third\n" });
     const shown = await second.client.acpShow({ params: { id: "one" } });
     expect(shown.session.runId).toBe(session.runId);
-    await second.client.acpClose({ params: { id: "one" } });
+
+    await second.client.acpPrompt({
+      params: { id: "one" },
+      body: { text: "echo $TMPDIR; sleep 3106", wait: false },
+    });
+    let tmp = "";
+    await waitFor("it has said where", async () => {
+      const { updates } = await second.client.acpWatch({ params: { id: "one" } });
+      tmp =
+        /\/\S*hf-acp-\w+/.exec(JSON.stringify(updates.filter(({ type }) => type === "update")))?.[0] ?? "";
+      return existsSync(tmp);
+    });
+    expect(await second.client.stop({ body: { runs: "terminate" } })).toMatchObject({
+      terminated: 1,
+      left: 0,
+    });
+    await waitUntilStopped(home);
+    expect(existsSync(tmp)).toBe(false);
+    expect(await findProcessesOfRun(session.runId ?? "")).toEqual([]);
+    const third = await startGatewayProcess(home);
+    const [newest] = (await third.client.acpHistory({ params: { id: "one" } })).turns;
+    expect(newest).toMatchObject({ state: "ended", outcome: "interrupted" });
+    await third.client.acpClose({ params: { id: "one" } });
   },
 );
-
-test("a gateway that terminates its runs leaves no process of its agents", { timeout: 60_000 }, async () => {
-  const home = await temporaryHomeWithBystander();
-  const first = await startGatewayProcess(home);
-  await first.client.acpSpawn({
-    body: { argv: shellAgent(), cwd: home, key: "one", prompt: "echo $TMPDIR; sleep 3106" },
-  });
-  let tmp = "";
-  await waitFor("it has said where", async () => {
-    const { updates } = await first.client.acpWatch({ params: { id: "one" } });
-    tmp = /\/\S*hf-acp-\w+/.exec(JSON.stringify(updates.filter(({ type }) => type === "update")))?.[0] ?? "";
-    return existsSync(tmp);
-  });
-  expect(await first.client.stop({ body: { runs: "terminate" } })).toMatchObject({ terminated: 1, left: 0 });
-  await waitUntilStopped(home);
-  expect(existsSync(tmp)).toBe(false);
-  const second = await startGatewayProcess(home);
-  const { turns } = await second.client.acpHistory({ params: { id: "one" } });
-  expect(turns).toMatchObject([{ state: "ended", outcome: "interrupted" }]);
-  await second.client.acpClose({ params: { id: "one" } });
-});

@@ -4,7 +4,7 @@ import type { Readable } from "node:stream";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll } from "vitest";
 import { BackgroundGateway } from "./background-gateway.js";
-import type { CliResult } from "./cli-fixture.js";
+import type { CliResult, DefaultOverrides } from "./cli-fixture.js";
 
 const child = fileURLToPath(new URL("children/batch-cli.mjs", import.meta.url));
 const END_MARK = "\n<<< end of output >>>\n";
@@ -15,8 +15,9 @@ export class BatchCli implements AsyncDisposable {
   readonly #ended: Promise<null>;
   #previous: Promise<unknown> = Promise.resolve();
 
-  constructor(env: NodeJS.ProcessEnv) {
-    this.#child = fork(child, { env, stdio: ["ignore", "pipe", "pipe", "ipc"] });
+  /** `numbers`: instead of the default ones. */
+  constructor(env: NodeJS.ProcessEnv, numbers: DefaultOverrides = {}) {
+    this.#child = fork(child, [JSON.stringify(numbers)], { env, stdio: ["ignore", "pipe", "pipe", "ipc"] });
     this.#ended = once(this.#child, "exit").then(() => null);
   }
 

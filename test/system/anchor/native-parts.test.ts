@@ -11,8 +11,8 @@ describe.skipIf(!canCompile)("parts of the anchor, tested alone", () => {
   const sanitize = ["-fsanitize=address,undefined"];
   const factor = repetitions(1, 50);
   const programs = [
-    { name: "fuzz-wire", part: "wire", place: false, sanitized: 30_000, watched: 400 },
-    { name: "check-spool", part: "spool", place: true, sanitized: 10, watched: 1 },
+    { name: "fuzz-wire", part: "wire", place: false, sanitized: 10_000, watched: 200 },
+    { name: "check-spool", part: "spool", place: true, sanitized: 4, watched: 1 },
   ] as const;
 
   async function compile(name: string, part: string, more: readonly string[]): Promise<string> {
@@ -31,7 +31,7 @@ describe.skipIf(!canCompile)("parts of the anchor, tested alone", () => {
   for (const { name, part, place, sanitized, watched } of programs) {
     test(`${name} finds nothing with sanitizers`, async () => {
       const program = await compile(name, part, sanitize);
-      for (let seed = 1; seed <= 2; seed++)
+      for (let seed = 1; seed <= repetitions(1, 2); seed++)
         await execute(program, await argumentsOf(place, seed, sanitized * factor));
     });
 

@@ -3,6 +3,7 @@ import { existsSync } from "node:fs";
 import { rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, onTestFinished, test } from "vitest";
+import { reachGateway } from "../../../src/gateway/locate.js";
 import { isInstanceLockFree } from "../../../src/home/instance-lock.js";
 import { startPostgresServer, whyNoPostgres } from "../../support/store/postgres-server.js";
 import { RecoveryFixture } from "../../support/cli/recovery-fixture.js";
@@ -34,7 +35,7 @@ interface Shown {
 
 for (const [name, whyNot, open] of stores)
   describe.skipIf(whyNot !== null)(`two gateways of one instance, on ${name}`, () => {
-    test("with instance.lock deleted, the second gateway is refused and the first keeps its runs", async () => {
+    test("the second is refused although instance.lock was deleted; with the directory replaced, the one without the lock stops and leaves its runs alone", async () => {
       const env = await open();
       await using fixture = await RecoveryFixture.open();
       const first = await fixture.gateway(env);
@@ -45,8 +46,8 @@ for (const [name, whyNot, open] of stores)
       const directory = join(fixture.home, "instances", instanceId);
       await rm(join(directory, "instance.lock"));
 
-      const second = fixture.startWith(env, "gateway", "run", "--json");
-      const refused = await withTimeout(10_000, "the second gateway ends", second.finished);
+      const other = fixture.startWith(env, "gateway", "run", "--json");
+      const refused = await withTimeout(10_000, "the second gateway ends", other.finished);
       expect(refused).toMatchObject({ code: 125, stdout: "" });
       expect(refused.stderr).toContain("already running");
       await waitFor("the lock file is there and held again", async () => {
@@ -59,19 +60,8 @@ for (const [name, whyNot, open] of stores)
         leaseEpoch: before.leaseEpoch,
       });
 
-      expect(copier.exitCode).toBeNull();
-      await stop(fixture, env, runId);
-    });
-
-    test("with the instance directory replaced, the gateway without the lock stops and leaves its runs alone", async () => {
-      const env = await open();
-      await using fixture = await RecoveryFixture.open();
-      const first = await fixture.gateway(env);
-      const { instanceId } = await first.waitForEvent("up");
-      const runId = await service(fixture, env);
-      const copier = copiedMarker(runId, instanceId);
+      // The instance directory is replaced.
       const members = await fixture.membersOf(runId);
-      const directory = join(fixture.home, "instances", instanceId);
       // The first process is stopped meanwhile, so that the second is certain to get the new directory's lock.
       process.kill(first.pid, "SIGSTOP");
       await rename(directory, `${directory}-away`);
@@ -85,11 +75,8 @@ for (const [name, whyNot, open] of stores)
       await waitFor(
         "the second holds the run",
         async () => {
-          const { running, runs } = await fixture.json<{ running: boolean; runs: number }>(
-            "gateway",
-            "status",
-          );
-          return running && runs === 1;
+          const reached = await reachGateway(fixture.home).catch(() => null);
+          return reached?.status.runs === 1;
         },
         20_000,
       );

@@ -12,7 +12,7 @@ import {
   whyNoPostgres,
 } from "../../support/store/postgres-server.js";
 
-const GATEWAYS = repetitions(5, 10);
+const GATEWAYS = repetitions(3, 10);
 const ROUNDS = repetitions(1, 10);
 
 /** Everything in a schema except the time of its creation. */

@@ -38,6 +38,8 @@ export interface DecisionCase {
   readonly untouched?: true;
   /** Ends a run that was left alone. */
   readonly end?: End;
+  /** Another test of an ordinary run has the same situation and outcome: only in a soak run. */
+  readonly coveredBy?: string;
 }
 
 const ended = (reason: string, source: string, exit: object = {}, record: object = {}): object => ({
@@ -116,6 +118,7 @@ export const decisionCases: readonly DecisionCase[] = [
   },
   {
     name: "another boot of an instance that is not local: neither signalled nor finalized",
+    coveredBy: "supervisor/shared-database.test.ts",
     arrange: orphanWithColumns({ boot_id: "another", owner_instance_id: "in_far" }),
     ...elsewhere,
     record: running("in_far"),
@@ -123,6 +126,7 @@ export const decisionCases: readonly DecisionCase[] = [
   },
   {
     name: "another PID namespace: neither signalled nor finalized",
+    coveredBy: "other-hosts-and-namespaces.test.ts",
     arrange: orphanWithColumns({ pid_namespace: "pid:[1]" }),
     ...elsewhere,
     record: running(FIRST_INSTANCE),
@@ -130,6 +134,7 @@ export const decisionCases: readonly DecisionCase[] = [
   },
   {
     name: "another PID namespace, own run, its anchor answers: continued",
+    coveredBy: "other-hosts-and-namespaces.test.ts",
     arrange: orphanWithColumns({ pid_namespace: "pid:[1]" }),
     ...continued,
     record: running(FIRST_INSTANCE),
@@ -164,12 +169,14 @@ export const decisionCases: readonly DecisionCase[] = [
   },
   {
     name: "never executed, without an identity: interrupted",
+    coveredBy: "spawn/kill-supervisor-at-each-step.test.ts",
     arrange: killedAtStep("inserted"),
     decision: { row: "never-executed", action: "spawn-error" },
     record: ended("spawn-error", "none", neverRun, { root: null, startedAt: null }),
   },
   {
     name: "never executed, with the gate closed: its exit file says so",
+    coveredBy: "spawn/kill-supervisor-at-each-step.test.ts",
     arrange: async (home, owner) => {
       const runId = await killedAtStep("committed")(home, owner);
       await waitForFile(home, runId, "exit.json");
@@ -180,12 +187,14 @@ export const decisionCases: readonly DecisionCase[] = [
   },
   {
     name: "a live anchor, own run: continued",
+    coveredBy: "crash/crash-matrix.test.ts",
     arrange: orphanRun,
     ...continued,
     record: running(FIRST_INSTANCE, { leaseEpoch: 2 }),
   },
   {
     name: "a live anchor of a dead owner: adopted",
+    coveredBy: "take-over.test.ts",
     arrange: orphanRun,
     ...adopted,
     record: running(NEXT_INSTANCE, { leaseEpoch: 2 }),

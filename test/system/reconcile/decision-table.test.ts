@@ -1,10 +1,11 @@
 import { describe, expect, test } from "vitest";
 import { tiers } from "../../support/sandbox.js";
+import { soak } from "../../support/scale.js";
 import { FIRST_INSTANCE, NEXT_INSTANCE, SharedHome } from "../../support/supervisor/shared-home.js";
 import { decisionCases } from "./decision-cases.js";
 
 describe.concurrent("an open run", () => {
-  for (const each of decisionCases)
+  for (const each of decisionCases.filter(({ coveredBy }) => soak || coveredBy === undefined))
     test(each.name, async ({ skip }) => {
       const { tier = tiers.none, decision, record, settleMs = null, untouched = false } = each;
       if (tier.whyNot !== null) skip(tier.whyNot);

@@ -7,6 +7,7 @@ import type { SpawnOptions } from "../../../src/supervisor/api.js";
 import { TokenProcesses } from "../../support/supervisor/token-processes.js";
 import { isAlive, findByRunMarker, type LiveProcess } from "../../support/live-processes.js";
 import { currentUser, Sandbox, tiers, type SandboxTier } from "../../support/sandbox.js";
+import { soak } from "../../support/scale.js";
 import { LibraryProcess } from "../../support/supervisor/library-process.js";
 import { waitFor } from "../../support/wait-for.js";
 
@@ -25,20 +26,35 @@ const ways: Readonly<Record<string, (token: string) => string[]>> = {
 /** npm takes a second to get going, several on a loaded machine; a deadline before that would show nothing. */
 const timeoutMs = 5_000;
 
-describe.concurrent.each(Object.keys(ways))("a command through %s", (way) => {
-  for (const tier of [tiers.none, tiers.cgroup])
-    test(`leaves no process after a stop, tier ${tier.name}`, async ({ skip }) => {
-      if (tier.whyNot !== null) skip(tier.whyNot);
-      const record = await supervise(way, tier, {}, (run) => run.cancel({ actor: "test:me" }));
-      expect(record.exit).toMatchObject({ reason: "manual-cancel", actor: "test:me" });
-    });
+/** Each way and each end at least once; npm takes a second of processor time to get going. */
+const ordinary: Readonly<Record<string, readonly ("stop" | "cgroup" | "timeout" | "end")[]>> = {
+  "bash -lc": ["stop"],
+  "sh -c": ["cgroup", "end"],
+  "npm run": ["stop"],
+  npx: ["end"],
+  "direct exec": ["stop", "timeout"],
+};
 
-  test("leaves no process after a timeout", async () => {
+describe.concurrent.each(Object.keys(ways))("a command through %s", (way) => {
+  const isTested = (end: "stop" | "cgroup" | "timeout" | "end"): boolean =>
+    soak || ordinary[way]?.includes(end) === true;
+
+  for (const tier of [tiers.none, tiers.cgroup])
+    test.runIf(isTested(tier === tiers.none ? "stop" : "cgroup"))(
+      `leaves no process after a stop, tier ${tier.name}`,
+      async ({ skip }) => {
+        if (tier.whyNot !== null) skip(tier.whyNot);
+        const record = await supervise(way, tier, {}, (run) => run.cancel({ actor: "test:me" }));
+        expect(record.exit).toMatchObject({ reason: "manual-cancel", actor: "test:me" });
+      },
+    );
+
+  test.runIf(isTested("timeout"))("leaves no process after a timeout", async () => {
     const record = await supervise(way, tiers.none, { timeoutMs }, () => {});
     expect(record.exit).toMatchObject({ reason: "overall-timeout", actor: "deadline" });
   });
 
-  test("leaves no process after its own end, and has its own exit code", async () => {
+  test.runIf(isTested("end"))("leaves no process after its own end, and has its own exit code", async () => {
     const end = (run: LibraryProcess): void => run.write("7\n");
     const failed = await supervise(way, tiers.none, {}, end);
     expect(failed.exit).toMatchObject({ reason: "ownership-escape", actor: "", code: 7, signal: null });

@@ -1,7 +1,10 @@
 // Executes command lines like dist/cli/main.js, one after another, without starting Node for each.
 import { writeSync } from "node:fs";
 import { reportError } from "../../../../dist/cli/print/stderr.js";
-import { runProgram } from "../../../../dist/cli/program.js";
+import { defaults } from "../../../../dist/defaults.js";
+
+Object.assign(defaults, JSON.parse(process.argv[2]));
+const { runProgram } = await import("../../../../dist/cli/program.js");
 
 process.on("message", ({ args, env, mark }) => void answer(args, env, mark));
 
