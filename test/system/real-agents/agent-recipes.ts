@@ -104,17 +104,11 @@ supports_websockets = false
             baseUrl: `${modelUrl}/v1`,
             apiKey: "fake",
             api: "openai-completions",
-            models: [
-              {
-                id: "fake",
-                name: "Fake",
-                reasoning: false,
-                input: ["text", "image"],
-                contextWindow: 100_000,
-                maxTokens: 1_000,
-                cost: { input: 0, output: 0, cacheRead: 0, cacheWrite: 0 },
-              },
-            ],
+            models: ["fake", "other"].map((id) => ({
+              ...{ id, name: id, reasoning: false, input: ["text", "image"] },
+              ...{ contextWindow: 100_000, maxTokens: 1_000 },
+              cost: { input: 0, output: 0, cacheRead: 0, cacheWrite: 0 },
+            })),
           },
         },
       }),

@@ -1,0 +1,102 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
+import { createClient, type GatewayClient } from "../../../src/api/client.js";
+import { type Gateway, openGateway } from "../../../src/gateway/gateway.js";
+import { gatewaySocketPath } from "../../../src/home/state-directory.js";
+import type { AgentSettings, AgentState } from "../../../src/model/agent-state.js";
+import { readOperatorToken } from "../../../src/sessions/requester.js";
+import { removeStateDirectory } from "../../support/temporary-directory.js";
+import { agentRecipes, prepareAgent } from "./agent-recipes.js";
+
+const SLOWLY = 120_000;
+const names = Object.keys(agentRecipes);
+let home: string;
+let gateway: Gateway;
+let client: GatewayClient;
+const table: Record<string, Record<string, string>> = {};
+
+beforeAll(async () => {
+  home = await mkdtemp(join(tmpdir(), "hf-"));
+  gateway = await openGateway({ home, onEvent: () => undefined });
+  await gateway.ready;
+  client = createClient({
+    socketPath: gatewaySocketPath(home),
+    token: (await readOperatorToken(home)) ?? "",
+  });
+});
+afterAll(async () => {
+  await gateway.stop({ runs: "terminate", waitMs: 0 });
+  await removeStateDirectory(home);
+  console.table(table);
+});
+
+test.each(names)(
+  "%s: its mode or model is changed, and the next prompt is answered",
+  async (agent) => {
+    const { home: cwd, model, inherit: environment } = await prepareAgent(agent);
+    const { session } = await client.acpSpawn({ body: { agent, cwd, environment } });
+    const params = { id: session.sessionId };
+    const { agentState } = await client.acpShow({ params });
+    const body = anotherSetting(agentState ?? expect.fail("it reports nothing"));
+    const changed = await client.acpSet({ params, body });
+    expect(currentOf(changed.agentState, body)).toEqual(body);
+    model.script.text = "With another setting.";
+    const { turn } = await client.acpPrompt({ params, body: { text: "go" } });
+    expect(turn).toMatchObject({ outcome: "completed" });
+    expect(turn.text).toContain("With another setting.");
+    expect(currentOf((await client.acpShow({ params })).agentState, body)).toEqual(body);
+    await client.acpClose({ params });
+    note(agent, "settings", Object.keys(body).join());
+  },
+  SLOWLY,
+);
+
+// OpenCode needs none: it has free models.
+test.each(names.filter((name) => name !== "opencode"))(
+  "%s: without a login, the error repeats what the agent says and how to log in",
+  async (agent) => {
+    const { inherit } = await prepareAgent(agent);
+    const cwd = await mkdtemp(join(tmpdir(), "hf-home-"));
+    onTestFinished(() => rm(cwd, { recursive: true, force: true, maxRetries: 5 }));
+    const environment = { PATH: inherit["PATH"] ?? "", HOME: cwd, LANG: "C.UTF-8", IS_SANDBOX: "1" };
+    const refusal = await client.acpSpawn({ body: { agent, cwd, environment } }).then(
+      async ({ session: { sessionId: id } }) => {
+        const { turn } = await client.acpPrompt({ params: { id }, body: { text: "go" } });
+        return turn.problem ?? expect.fail("it answered");
+      },
+      (error: unknown) => error as { code: string; message: string },
+    );
+    expect(refusal).toMatchObject({ code: "ACP_AUTH_REQUIRED" });
+    expect(refusal.message).toMatch(/authenticat|API key|log in/i);
+    note(agent, "login", refusal.message.match(/session\/\w+/)?.[0] ?? "");
+  },
+  SLOWLY,
+);
+
+/** A mode, or else a model, that the agent offers and does not use. */
+function anotherSetting({ modes, models, options }: AgentState): AgentSettings {
+  for (const [key, choices] of [
+    ["mode", modes],
+    ["model", models],
+  ] as const) {
+    const option = options.find(({ category }) => category === key);
+    const offered = option?.values.map(({ value }) => value) ?? choices?.available.map(({ id }) => id) ?? [];
+    const other = offered.find((each) => each !== (option?.current ?? choices?.current));
+    if (other !== undefined) return { [key]: other };
+  }
+  return expect.fail("it offers no choice");
+}
+
+/** The values in use of the settings that `wanted` has. */
+function currentOf(state: AgentState | null, wanted: AgentSettings): AgentSettings {
+  const current = (key: "mode" | "model"): string | undefined =>
+    state?.options.find(({ category }) => category === key)?.current ??
+    (key === "mode" ? state?.modes : state?.models)?.current;
+  return wanted.mode === undefined ? { model: current("model") } : { mode: current("mode") };
+}
+
+function note(agent: string, what: string, found: string): void {
+  (table[agent] ??= {})[what] = found;
+}
