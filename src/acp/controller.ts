@@ -11,6 +11,7 @@ import { type VerifiedProcessTree, verifyProcessTree } from "./agent/process-tre
 import { AGENT_LABEL, TERMINAL_BACKEND } from "./client/terminals.js";
 import { type EnsuredSession, ensureSession, type EnsureSessionRequest } from "./ensure-session.js";
 import { assertOffersOption } from "./permissions/permission-policy.js";
+import { type RememberRequest, ruleFromAnswer } from "./permissions/remembered-rules.js";
 import { SessionRegistry, type SessionRegistryDeps } from "./session-registry.js";
 import { closeLostSession, type CloseSessionOptions, isLostSession } from "./session/close-session.js";
 import type { PromptRequest } from "./session/prompt-queue.js";
@@ -27,7 +28,9 @@ export interface PermissionAnswer {
   /** The digest of the question that was shown. */
   readonly digest?: string | undefined;
   /** One of the options that the agent offers. Default: the first that answers once. */
-  readonly optionId?: string | undefined;
+  readonly optionId?: string | null | undefined;
+  /** Answer later requests likewise. */
+  readonly remember?: RememberRequest | undefined;
 }
 
 export interface StartupReconciliation {
@@ -208,7 +211,7 @@ export class AcpController implements AsyncDisposable {
     id: string,
     verdict: "allow" | "deny",
     actor: string,
-    { digest, optionId }: PermissionAnswer = {},
+    { digest, optionId = null, remember }: PermissionAnswer = {},
   ): Promise<{ readonly permission: AcpPermissionRequest; readonly decided: boolean } | null> {
     await this.#registry.startupDone.promise;
     const { store } = this.#deps;
@@ -217,9 +220,12 @@ export class AcpController implements AsyncDisposable {
     const question = await this.questionOf(asked);
     if (question !== null)
       assertAnswersQuestion(question, verdict, digest, `holdfast acp permissions show ${id}`);
-    if (optionId !== undefined) assertOffersOption(asked, verdict, optionId);
+    if (optionId !== null) assertOffersOption(asked, verdict, optionId);
+    const session = await this.#registry.requireSession(asked.sessionId);
+    const made = { actor, at: this.#registry.clock.wall() };
+    const rule = remember === undefined ? null : ruleFromAnswer(asked, verdict, remember, session, made);
     const permissionRequests = this.#registry.get(asked.sessionId)?.permissionRequests;
-    const decided = (await permissionRequests?.decide(id, verdict, actor, optionId)) ?? false;
+    const decided = (await permissionRequests?.decide(id, verdict, actor, { optionId, rule })) ?? false;
     return { permission: (await store.getAcpPermissionRequest(id)) ?? asked, decided };
   }
 

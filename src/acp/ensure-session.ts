@@ -6,8 +6,9 @@ import {
   resolveClientAccess,
 } from "../config/agents.js";
 import { SessionTaken } from "../errors.js";
-import type { AcpMode, AcpSession, PermissionRule, ReapPolicy } from "../model/acp.js";
+import type { AcpMode, AcpSession, ReapPolicy } from "../model/acp.js";
 import type { AgentSettings } from "../model/agent-state.js";
+import type { PermissionRule } from "../model/permission-rule.js";
 import type { SessionRecord } from "../model/session.js";
 import type { SessionOptions } from "../sessions/sessions.js";
 import { displayCommand } from "../text/redact.js";

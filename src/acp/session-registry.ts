@@ -12,7 +12,7 @@ import type { ReadStore } from "../store/store.js";
 import type { Supervisor } from "../supervisor/api.js";
 import { AgentCommands } from "./agent-command.js";
 import { type AcpLimits, defaultAcpLimits } from "./limits.js";
-import { configuredRules } from "./permissions/rule-layers.js";
+import { configuredRules, ruleLayers } from "./permissions/rule-layers.js";
 import { SessionWriter } from "./session-writer.js";
 import { SessionRunner, type SessionRunnerDeps } from "./session/session-runner.js";
 import { UpdateFollower } from "./turn/update-follower.js";
@@ -182,7 +182,11 @@ export class SessionRegistry {
         remove();
         this.updates.wake(sessionId);
       },
-      generalRules: async () => configuredRules(this.deps.permissionRules ?? [], session.agent),
+      ruleLayers: async () =>
+        ruleLayers(
+          await store.listRememberedRules({ appliesTo: { sessionId, agent: session.agent } }),
+          configuredRules(this.deps.permissionRules ?? [], session.agent),
+        ),
       onProblem,
       onDetached: remove,
     });

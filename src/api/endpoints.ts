@@ -63,5 +63,8 @@ export const endpoints = {
   acpWatch: { method: "GET", path: "/v1/acp/sessions/{id}/updates" },
   acpPermissions: { method: "GET", path: "/v1/acp/permissions" },
   acpQuestion: { method: "GET", path: "/v1/acp/permissions/{id}" },
+  acpRules: { method: "GET", path: "/v1/acp/rules" },
+  acpAddRule: { method: "POST", path: "/v1/acp/rules" },
+  acpRevokeRule: { method: "POST", path: "/v1/acp/rules/{id}/revoke" },
   acpAnswer: { method: "POST", path: "/v1/acp/permissions/{id}" },
 } as const;

@@ -179,6 +179,7 @@ export async function composeGateway(options: ComposeOptions): Promise<GatewaySe
     ...{ runStopper, foregroundClients, screenCache, observer, deliver, onRead },
     runDirectories: new RunDirectories(join(home, "instances", instanceId)),
     channels: config.channels,
+    permissionRules: config.permissions,
     defaults: config.defaults,
     notRestored: () => readUnrestored(localCopyDirectory(home)),
     assertAcceptingRuns: () => shutdown.assertAcceptingRuns(),

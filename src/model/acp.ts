@@ -8,20 +8,12 @@ import {
   ACP_UPDATE_TYPES,
   REAP_POLICIES,
 } from "./enums.js";
+import { permissionRuleSchema } from "./permission-rule.js";
 import type { RecordOf } from "./records.js";
 import { leftoverProcessSchema } from "./run-schema.js";
 
 /** An error as it is stored and returned to a caller. */
 export const storedErrorSchema = z.object({ code: z.string(), message: z.string() });
-
-/** A rule on a tool call. All parts that are present must match. */
-export const permissionRuleSchema = z.strictObject({
-  effect: z.enum(["allow", "reject", "ask"]),
-  /** The protocol's tool kind: read, edit, delete, move, search, execute, think, fetch, switch_mode, other. */
-  kind: z.string().min(1).max(100).optional(),
-  /** `*` stands for any text. */
-  title: z.string().min(1).max(1_000).optional(),
-});
 
 const pendingAcpRequestSchema = z.object({
   id: z.int(),
@@ -187,7 +179,6 @@ export const permissionRequestSchema = z.object({
   answered: z.boolean(),
 });
 
-export type PermissionRule = RecordOf<typeof permissionRuleSchema>;
 export type StoredError = RecordOf<typeof storedErrorSchema>;
 
 export type AcpSession = RecordOf<typeof acpSessionSchema>;

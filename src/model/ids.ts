@@ -38,6 +38,7 @@ export const newApprovalId = (): string => newId("apr");
 export const newMessageId = (): string => newId("msg");
 export const newTurnId = (): string => newId("turn");
 export const newPermissionId = (): string => newId("prm");
+export const newPermissionRuleId = (): string => newId("prl");
 export const newTaskId = (): string => newId("task");
 
 /** One per process that opens an instance; distinguishes a restarted supervisor from the one before. */

@@ -2,6 +2,7 @@ import type { Generated } from "kysely";
 import type { AcpPermissionRequest, AcpSession, AcpTurn, AcpUpdate } from "../model/acp.js";
 import type { GatewayRecord, HostRecord, RemoteStop } from "../model/gateway.js";
 import type { OutboxEntry } from "../model/outbox.js";
+import type { RememberedRule } from "../model/permission-rule.js";
 import type { RunRecord } from "../model/run.js";
 import type { RunEventType } from "../model/run-event.js";
 import type { Approval } from "../model/approval.js";
@@ -88,6 +89,8 @@ export const permissionRequestTable = mapTable<AcpPermissionRequest>("acp_permis
   answered: flag,
 });
 
+export const rememberedRuleTable = mapTable<RememberedRule>("acp_permission_rules")({ exact: flag });
+
 export const taskTable = mapTable<TaskRecord>("tasks")({
   text: column("task_text"),
   targets: json,
@@ -125,6 +128,7 @@ export interface Schema {
   readonly acp_turns: ColumnsOf<typeof acpTurnTable>;
   readonly acp_updates: ColumnsOf<typeof acpUpdateTable>;
   readonly acp_permissions: ColumnsOf<typeof permissionRequestTable>;
+  readonly acp_permission_rules: ColumnsOf<typeof rememberedRuleTable>;
   readonly tasks: ColumnsOf<typeof taskTable>;
   readonly task_events: ColumnsOf<typeof taskEventTable>;
   readonly task_outbox: ColumnsOf<typeof outboxTable> & {

@@ -6,6 +6,7 @@ import {
   newAcpPermission,
   newAcpSession,
   newAcpTurn,
+  newRememberedRule,
   newSession,
 } from "../support/store/session-samples.js";
 import { type TestDatabase, twoSupervisors } from "./test-database.js";
@@ -35,6 +36,26 @@ export function acpContract(name: string, createDatabase: () => Promise<TestData
     test("a session is inserted once, and a second insert is refused", async () => {
       expect(await store.insertAcpSession(newAcpSession(id, { gatewayInstanceId: "in_2" }))).toBe(false);
       expect(await store.getAcpSession(id)).toEqual(newAcpSession(id));
+    });
+
+    test("rules are remembered for a session and an agent, with a decision or alone, and revoked once", async () => {
+      const rule = newRememberedRule({ id: "prl_1", scope: "session", sessionId: id });
+      await store.commitAcpChange(id, "in_1", { newRule: rule });
+      const agents = newRememberedRule({ id: "prl_2", scope: "agent", agent: "codex", createdAt: AT + 1 });
+      await store.insertRememberedRule(agents);
+      expect(await store.getRememberedRule("prl_1")).toEqual(rule);
+      expect(await store.listRememberedRules({ appliesTo: { sessionId: id, agent: "codex" } })).toEqual([
+        agents,
+        rule,
+      ]);
+      expect(await store.listRememberedRules({ appliesTo: { sessionId: id, agent: null } })).toEqual([rule]);
+      expect(await store.listRememberedRules({ agent: "codex" })).toEqual([agents]);
+      expect(await store.revokeRememberedRule("prl_2", "ada", AT)).toBe(true);
+      expect(await store.revokeRememberedRule("prl_2", "bob", AT)).toBe(false);
+      expect(await store.listRememberedRules({ agent: "codex" })).toEqual([]);
+      const revoked = { ...agents, revokedAt: AT, revokedBy: "ada" };
+      expect(await store.listRememberedRules({ agent: "codex", revoked: true })).toEqual([revoked]);
+      expect(await store.revokeRememberedRule("prl_none", "ada", AT)).toBe(false);
     });
 
     test("only the gateway that has a session writes it", async () => {

@@ -21,7 +21,7 @@ import type { OperationDeps } from "../client/operations.js";
 import { Terminals } from "../client/terminals.js";
 import type { AcpLimits } from "../limits.js";
 import { PermissionRequests } from "../permissions/permission-requests.js";
-import type { NamedRule } from "../permissions/rule-layers.js";
+import type { RuleLayers } from "../permissions/rule-layers.js";
 import { ReplayFilter } from "../turn/turn-summary.js";
 import { toAuthRequired } from "../wire/auth-required.js";
 import { AcpConnection } from "../wire/connection.js";
@@ -36,7 +36,7 @@ export interface RunningAgentDeps extends Omit<OperationDeps, "terminals"> {
   readonly clock: Clock;
   readonly limits: AcpLimits;
   /** Rules for permission requests beside those of the session. */
-  readonly generalRules: () => Promise<readonly NamedRule[]>;
+  readonly ruleLayers: () => Promise<RuleLayers>;
   readonly onProblem: (message: string, cause: unknown) => void;
 }
 
@@ -76,7 +76,7 @@ export class RunningAgent {
       clock,
       waitMs: limits.permissionMs,
       maxPerTurn: limits.permissionRequestsPerTurn,
-      generalRules: deps.generalRules,
+      ruleLayers: deps.ruleLayers,
       connection,
       turn: () => this.#turnOfPermission(),
       executeDecided: (permission, decision) => this.clientRequests.onDecided(permission, decision),

@@ -7,9 +7,9 @@ import type {
   NewAcpUpdate,
   PermissionDecision,
   PermissionOption,
-  PermissionRule,
   PermissionVerdict,
 } from "../../model/acp.js";
+import type { PermissionRule } from "../../model/permission-rule.js";
 import { newPermissionId } from "../../model/ids.js";
 import type { NewRunEvent } from "../../model/run-event.js";
 import { type LabelledText, labelTexts } from "../../sessions/approval-question.js";
@@ -18,7 +18,7 @@ import { redactedExcerpt } from "../../text/redact.js";
 import { firstChars, truncate } from "../../text/truncate.js";
 import { boundedString } from "../turn/turn-summary.js";
 import { isObject, type RpcId } from "../wire/message.js";
-import { type NamedRule, orderRules } from "./rule-layers.js";
+import { type NamedRule, orderRules, type RuleLayers } from "./rule-layers.js";
 
 /** A tool call as far as it is known: from the permission request, and from the updates before it. */
 export interface ToolCallInfo {
@@ -93,14 +93,21 @@ export function selectOption(options: readonly PermissionOption[], allow: boolea
   return optionId === null ? { outcome: "cancelled" } : { outcome: "selected", optionId };
 }
 
-/** By kind: names and order are the agent's, and the first option of a kind is taken. */
+/**
+ * By kind: names and order are the agent's, and the first option of a kind is taken. An option that the agent itself
+ * remembers is taken only if the answer is to be remembered and the agent offers no other: then it could not be revoked.
+ */
 export function optionForVerdict(
   verdict: PermissionVerdict,
   options: readonly PermissionOption[],
+  remembered = false,
 ): string | null {
   if (verdict === "cancelled") return null;
-  const kind = verdict === "allow" ? "allow_once" : "reject_once";
-  return options.find((each) => each.kind === kind)?.optionId ?? null;
+  const [once, always] = KINDS_OF_VERDICT[verdict === "allow" ? "allow" : "deny"];
+  const found =
+    options.find((each) => each.kind === once) ??
+    (remembered ? options.find((each) => each.kind === always) : undefined);
+  return found?.optionId ?? null;
 }
 
 /** Throws if the request does not offer the option, or if the option means another verdict. */
@@ -118,7 +125,7 @@ export function assertOffersOption(
   );
 }
 
-const KINDS_OF_VERDICT: Readonly<Record<"allow" | "deny", readonly string[]>> = {
+const KINDS_OF_VERDICT: Readonly<Record<"allow" | "deny", readonly [once: string, always: string]>> = {
   allow: ["allow_once", "allow_always"],
   deny: ["reject_once", "reject_always"],
 };
@@ -126,6 +133,7 @@ const KINDS_OF_VERDICT: Readonly<Record<"allow" | "deny", readonly string[]>> = 
 function ruleMatches({ effect, ...rule }: PermissionRule, { kind, title }: ToolCallInfo): boolean {
   if (rule.kind !== undefined && rule.kind !== kind) return false;
   if (rule.title === undefined || title === null) return rule.title === undefined;
+  if (rule.exact === true) return rule.title === title;
   const matches = title.length > defaults.acpAskedChars ? null : matchesGlob(rule.title, title);
   // A title that is too long to be matched is never allowed by a rule on titles; other effects apply to it.
   return matches ?? effect !== "allow";
@@ -141,8 +149,7 @@ export interface JudgedTurn {
 interface JudgeOptions {
   readonly at: number;
   readonly waitMs: number;
-  /** Rules beside those of the session. */
-  readonly general: readonly NamedRule[];
+  readonly layers: RuleLayers;
 }
 
 /** The record of a permission request, decided by the session's rules. Without a decision an operator is asked. */
@@ -151,12 +158,12 @@ export function judgePermission(
   asked: ParsedPermissionRequest,
   { sessionId, rules }: Pick<AcpSession, "sessionId" | "rules">,
   turn: JudgedTurn | null,
-  { at, waitMs, general }: JudgeOptions,
+  { at, waitMs, layers }: JudgeOptions,
 ): AcpPermissionRequest {
   const known = turn?.tool(asked.toolCallId) ?? null;
   const tool = { kind: asked.kind ?? known?.kind ?? null, title: asked.title ?? known?.title ?? null };
   const { options } = asked;
-  const ordered = orderRules(rules, general);
+  const ordered = orderRules(rules, layers);
   const judged = decidePermission(
     ordered.map(({ rule }) => rule),
     tool,

@@ -6,6 +6,7 @@ import type {
   PermissionDecision,
   PermissionVerdict,
 } from "../../model/acp.js";
+import type { RememberedRule } from "../../model/permission-rule.js";
 import {
   type ApprovalQuestion,
   type LabelledText,
@@ -25,7 +26,7 @@ import {
   permissionUpdates,
   type PermissionUpdates,
 } from "./permission-policy.js";
-import type { NamedRule } from "./rule-layers.js";
+import type { RuleLayers } from "./rule-layers.js";
 
 export interface PermissionRequestsDeps {
   readonly writer: SessionWriter;
@@ -33,7 +34,7 @@ export interface PermissionRequestsDeps {
   readonly waitMs: number;
   readonly maxPerTurn: number;
   /** Rules beside those of the session. */
-  readonly generalRules: () => Promise<readonly NamedRule[]>;
+  readonly ruleLayers: () => Promise<RuleLayers>;
   readonly connection: () => AcpConnection;
   /** Null: no turn is running. */
   readonly turn: () => JudgedTurn | null;
@@ -42,6 +43,13 @@ export interface PermissionRequestsDeps {
     permission: AcpPermissionRequest,
     decision: PermissionDecision,
   ) => Promise<void> | null;
+}
+
+export interface DecideOptions {
+  /** Null: the first option that answers once. */
+  readonly optionId?: string | null;
+  /** Stored with the decision: it answers later requests. */
+  readonly rule?: RememberedRule | null;
 }
 
 /**
@@ -173,13 +181,13 @@ export class PermissionRequests {
 
   /** Decides by the rules as they are now. Without a decision, an operator is asked. The function is called in a commit. */
   async prepareJudge(): Promise<(id: RpcId, asked: ParsedPermissionRequest) => AcpPermissionRequest> {
-    const general = await this.#deps.generalRules();
-    return (id, asked) => this.#judge(id, asked, general);
+    const layers = await this.#deps.ruleLayers();
+    return (id, asked) => this.#judge(id, asked, layers);
   }
 
-  #judge(id: RpcId, asked: ParsedPermissionRequest, general: readonly NamedRule[]): AcpPermissionRequest {
+  #judge(id: RpcId, asked: ParsedPermissionRequest, layers: RuleLayers): AcpPermissionRequest {
     const { writer, clock, turn, waitMs } = this.#deps;
-    return judgePermission(id, asked, writer.row, turn(), { at: clock.wall(), waitMs, general });
+    return judgePermission(id, asked, writer.row, turn(), { at: clock.wall(), waitMs, layers });
   }
 
   /** False: the request is no longer pending. */
@@ -187,16 +195,20 @@ export class PermissionRequests {
     id: string,
     verdict: PermissionVerdict,
     actor: string,
-    optionId: string | null = null,
+    { optionId = null, rule = null }: DecideOptions = {},
   ): Promise<boolean> {
     const permission = this.unanswered.find((each) => each.id === id);
     if (permission === undefined) return false;
-    const option = optionId ?? optionForVerdict(verdict, permission.options);
+    const option = optionId ?? optionForVerdict(verdict, permission.options, rule !== null);
     // Without a fitting option the agent gets the answer `cancelled`, so the record says the same.
     const given = verdict === "allow" && option === null ? "cancelled" : verdict;
     const decision = { verdict: given, optionId: option, actor, at: this.#deps.clock.wall() };
     const decided = await this.#deps.writer.commit(
-      () => ({ decide: [{ id, decision }], ...this.updatesOf(permission, decision) }),
+      () => ({
+        decide: [{ id, decision }],
+        ...(rule === null || given !== verdict ? {} : { newRule: rule }),
+        ...this.updatesOf(permission, decision),
+      }),
       () => {
         this.#open.set(permission.rpcId, { ...permission, decision });
         this.#clearTimer(id);

@@ -1,5 +1,6 @@
 import type { ConfiguredPermissionRule } from "../../config/permissions.js";
-import type { PermissionRule } from "../../model/acp.js";
+import type { PermissionRule, RememberedRule } from "../../model/permission-rule.js";
+import { toPermissionRule } from "./remembered-rules.js";
 
 /** Allows reads and searches, and asks about everything else. */
 export const DEFAULT_PERMISSION_RULES: readonly PermissionRule[] = [
@@ -38,14 +39,34 @@ export function configuredRules(
   );
 }
 
+/** Rules beside those of the session. */
+export interface RuleLayers {
+  /** Remembered for the session, the newest first. */
+  readonly session: readonly NamedRule[];
+  /** Remembered for the agent, the newest first, then those of the config. */
+  readonly general: readonly NamedRule[];
+}
+
+export function ruleLayers(
+  remembered: readonly RememberedRule[],
+  configured: readonly NamedRule[],
+): RuleLayers {
+  const named = (scope: RememberedRule["scope"]): NamedRule[] =>
+    remembered
+      .filter((each) => each.scope === scope)
+      .map((each) => ({ rule: toPermissionRule(each), name: `rule ${each.id}`, index: null }));
+  return { session: named("session"), general: [...named("agent"), ...configured] };
+}
+
 /**
- * The rules of a session in the order in which they are tried: what the operator denies everywhere, the session's own
- * rules, what the operator allows everywhere, the default rules. A session whose rules do not end with the default
- * rules has a complete list of its own: only denials are added to it.
+ * The rules of a session in the order in which they are tried: what is denied for the agent or everywhere; what was
+ * remembered for the session; the session's own rules; what is allowed for the agent or everywhere; the default rules.
+ * A session whose rules do not end with the default rules has a complete list of its own: rules for the agent or for
+ * all sessions allow it nothing more.
  */
 export function orderRules(
   own: readonly PermissionRule[],
-  general: readonly NamedRule[],
+  { session, general }: RuleLayers,
 ): readonly NamedRule[] {
   const named = own.map((rule, index): NamedRule => ({ rule, name: `rule ${index + 1}`, index }));
   const denials = general.filter(({ rule }) => rule.effect === "reject");
@@ -53,6 +74,7 @@ export function orderRules(
   const defaultsAt = own.length - DEFAULT_PERMISSION_RULES.length;
   const endsWithDefaults =
     JSON.stringify(own.slice(Math.max(0, defaultsAt))) === JSON.stringify(DEFAULT_PERMISSION_RULES);
-  if (!endsWithDefaults) return [...denials, ...named];
-  return [...denials, ...named.slice(0, defaultsAt), ...others, ...named.slice(defaultsAt)];
+  const head = [...denials, ...session];
+  if (!endsWithDefaults) return [...head, ...named];
+  return [...head, ...named.slice(0, defaultsAt), ...others, ...named.slice(defaultsAt)];
 }

@@ -4,10 +4,10 @@ import {
   acpTurnSchema as acpTurnRecord,
   acpUpdateSchema as acpUpdateRecord,
   permissionRequestSchema,
-  permissionRuleSchema as permissionRule,
   storedErrorSchema,
 } from "../../model/acp.js";
 import { LEASE_STATES } from "../../model/enums.js";
+import { permissionRuleSchema as permissionRule, rememberedRuleSchema } from "../../model/permission-rule.js";
 import { gatewaySchema as gatewayRecord, type GatewayWithStatus } from "../../model/gateway.js";
 import { leftoverProcessSchema, runSchema as runRecord, survivorSchema } from "../../model/run-schema.js";
 import type { RunRecord } from "../../model/run.js";
@@ -150,6 +150,17 @@ export const permissionRuleSchema = permissionRule.meta({
   id: "PermissionRule",
   description: "A rule that decides permission requests of an agent.",
 });
+
+export const acpRuleSchema = rememberedRuleSchema
+  .extend({
+    /** `config`: a rule of the config, which cannot be revoked. */
+    scope: z.enum(["session", "agent", "config"]),
+    /** The name of the session. */
+    sessionKey: z.string().nullable(),
+    /** Null: of the config. */
+    createdAt: z.number().nullable(),
+  })
+  .meta({ id: "AcpRule", description: "A permission rule beside those of a session." });
 
 export const acpSessionSchema = acpSessionRecord
   .omit({

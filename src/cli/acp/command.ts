@@ -1,6 +1,6 @@
 import type { Command } from "commander";
 import { collectPairs, lazyAction, positiveIntegerUpTo, type SetExitCode } from "../options/parsers.js";
-import type { AnswerFlags } from "./permissions.js";
+import { addPermissions } from "./permission-command.js";
 import { addPrompt, addSpawn, formatOption } from "./prompt-command.js";
 
 const about = `
@@ -17,14 +17,6 @@ Examples:
   git diff | holdfast acp prompt site -
   holdfast acp cancel site --reap-tools
   holdfast acp close site
-`;
-
-const permissionsHelp = `
-A request that is not answered within five minutes is denied. Only the operator
-can answer. If a row of the list does not show the whole request (column SHOWN),
-"allow" needs the digest that "permissions show" prints at its end.
-
-Exit status of allow and deny: 0 done, 1 no such request, 3 the answer came too late.
 `;
 
 export function addAcpCommand(program: Command, setExitCode: SetExitCode): void {
@@ -137,49 +129,4 @@ function addReadCommands(acp: Command, setExitCode: SetExitCode): void {
     .addOption(formatOption())
     .option("--json", "the same as --format json")
     .action(lazyAction(setExitCode, () => import("./sessions.js"), "watchSession"));
-}
-
-function addPermissions(acp: Command, setExitCode: SetExitCode): void {
-  const permissions = acp
-    .command("permissions")
-    .summary("permission requests of agents: list, show, allow, deny")
-    .description("Permission requests of agents.")
-    .addHelpText("after", permissionsHelp);
-  permissions
-    .command("list", { isDefault: true })
-    .summary("list open requests and when they expire")
-    .description("List the requests that wait for an answer, and when each expires. Read-only.")
-    .option("--session <session>", "only requests of this session")
-    .option("-a, --all", "also list answered requests")
-    .option("--json", "print a JSON array")
-    .action(lazyAction(setExitCode, () => import("./permissions.js"), "printPermissions"));
-  permissions
-    .command("show")
-    .summary("show a whole request: command, directory, variables, input")
-    .description(
-      "Show everything that an agent asks for: each argument, the directory and the variables of a command, or everything that the agent says about its own tool. Secrets are masked inside one word; control and invisible characters are shown as escapes.",
-    )
-    .argument("<permission>", "its id")
-    .option("--reveal", "do not mask secrets")
-    .option("--json", "print JSON")
-    .action(lazyAction(setExitCode, () => import("./permissions.js"), "showPermission"));
-  for (const verdict of ["allow", "deny"] as const)
-    permissions
-      .command(verdict)
-      .summary(verdict === "allow" ? "allow a request" : "deny a request")
-      .description(verdict === "allow" ? "Allow a request, once." : "Deny a request.")
-      .argument("<permission>", "its id")
-      .option(
-        "--digest <digest>",
-        "answer only the request with this digest, which `permissions show` prints",
-      )
-      .option(
-        "--option <id>",
-        "choose this option of the agent's, such as one to be remembered by the agent; `permissions show` lists them",
-      )
-      .option("--json", "print the request and its decision as JSON")
-      .action(async (id: string, flags: AnswerFlags) => {
-        const { answerPermission } = await import("./permissions.js");
-        setExitCode(await answerPermission(id, verdict, flags));
-      });
 }

@@ -1,9 +1,8 @@
 import { constants } from "node:os";
 import type { GatewayClient } from "../../api/client.js";
-import { deferred } from "../../async/deferred.js";
-import { GatewayUnreachable, NotFound } from "../../errors.js";
+import { BadInput, GatewayUnreachable, NotFound } from "../../errors.js";
+import type { PermissionRule } from "../../model/permission-rule.js";
 import { omitUndefined } from "../../model/records.js";
-import { questionLines } from "../../sessions/question-pages.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { assertOperator, connectForReading } from "../client/connect.js";
 import { openReadClient } from "../client/read-client.js";
@@ -13,23 +12,8 @@ import { exitCodes } from "../print/exit-code.js";
 import { notice } from "../print/stderr.js";
 import { print, toRecordJson } from "../print/stdout.js";
 import { printTable } from "../print/table.js";
-import {
-  ask,
-  printPaged,
-  readWholeQuestion,
-  showPaged,
-  verdictIn,
-  wholeQuestionLines,
-} from "../print/terminal-prompt.js";
-import {
-  type AcpView,
-  expiryText,
-  permissionLine,
-  type PermissionRequest,
-  permissionSubject,
-  type TurnChange,
-  type WatchedUpdate,
-} from "./view/texts.js";
+import { printPaged, readWholeQuestion, wholeQuestionLines } from "../print/terminal-prompt.js";
+import { expiryText, type PermissionRequest, permissionSubject } from "./view/texts.js";
 
 export interface ListPermissionsFlags extends JsonFlag {
   readonly session?: string;
@@ -94,7 +78,7 @@ export async function showPermission(id: string, { reveal, json }: ShowPermissio
   return 0;
 }
 
-function readPermissionQuestion(client: GatewayClient, id: string, reveal: boolean) {
+export function readPermissionQuestion(client: GatewayClient, id: string, reveal: boolean) {
   return readWholeQuestion((page) =>
     client.acpQuestion({ params: { id }, query: { page, ...(reveal ? { reveal: "1" as const } : {}) } }),
   );
@@ -112,7 +96,7 @@ async function operatorClient(id: string): Promise<GatewayClient> {
 }
 
 /** The name of the session, or its id if the name is not known. */
-function sessionName({ sessionKey, sessionId }: PermissionRequest): string {
+export function sessionName({ sessionKey, sessionId }: PermissionRequest): string {
   return sanitizeLine(sessionKey || sessionId);
 }
 
@@ -133,126 +117,41 @@ export interface AnswerFlags extends JsonFlag {
   readonly digest?: string;
   /** The agent's option. */
   readonly option?: string;
+  readonly always?: true;
+  readonly for?: "session" | "agent";
+  readonly pattern?: Omit<PermissionRule, "effect">;
+}
+
+function rememberRequest({ always, for: scope, pattern, option }: AnswerFlags) {
+  if (always === undefined && (scope !== undefined || pattern !== undefined))
+    throw new BadInput("always", "--for and --pattern need --always; the request is not answered");
+  if (always !== undefined && option !== undefined)
+    throw new BadInput(
+      "option",
+      "give either --always, which Holdfast remembers, or --option; the request is not answered",
+    );
+  return always === undefined ? undefined : { scope: scope ?? ("session" as const), ...pattern };
 }
 
 /** An answer that came too late is reported: the request was answered before, or has expired. */
 export async function answerPermission(
   id: string,
   verdict: "allow" | "deny",
-  { json, digest, option }: AnswerFlags,
+  flags: AnswerFlags,
 ): Promise<number> {
+  const { json, digest, option } = flags;
+  const remember = rememberRequest(flags);
   const client = await operatorClient(id);
-  const body = { verdict, ...omitUndefined({ digest, optionId: option }) };
+  const body = { verdict, ...omitUndefined({ digest, optionId: option, remember }) };
   const answer = await client.acpAnswer({ params: { id }, body });
   const { permission, decided } = answer;
   const done = decided && permission.decision?.verdict === verdict;
   if (json === true) print(toRecordJson(answer));
-  else if (done) print(`${id}: ${verdict}\n`);
-  else if (decided) print(`${id}: cancelled: the agent does not offer to allow it once\n`);
+  else if (done) {
+    print(`${id}: ${verdict}\n`);
+    if (remember !== undefined)
+      notice("remembered: `holdfast acp permissions rules` lists it, `permissions revoke` revokes it", "dim");
+  } else if (decided) print(`${id}: cancelled: the agent does not offer to allow it once\n`);
   else print(`${id}: too late, ${permissionState(permission)}\n`);
   return done ? 0 : exitCodes.incomplete;
-}
-
-/**
- * Asks on the terminal, after the whole request (`shown`) was displayed. Null: the request stays open, or `over` came
- * first. Ctrl-C is no answer: it is reported to `interrupted`, which ends the request.
- */
-async function askPermission(
-  permission: PermissionRequest,
-  shown: readonly string[],
-  over: AbortSignal,
-  interrupted: () => void,
-): Promise<"allow" | "deny" | null> {
-  const subject = `? ${sessionName(permission)}: ${permissionSubject(permission)}`;
-  if (!(await showPaged([subject, ...shown], process.stderr, over))) {
-    if (!over.aborted) interrupted();
-    return null;
-  }
-  let left = false;
-  const answer = await ask(`  allow it, this once? [y/N/later] (${expiryText(permission, Date.now())}) `, {
-    over,
-    onInterrupt: () => {
-      if (!left) process.stderr.write("\n");
-      left = true;
-      interrupted();
-    },
-  });
-  if (answer === null && !left) process.stderr.write("\n");
-  return answer === null ? null : verdictIn(answer);
-}
-
-interface PermissionPrompterOptions {
-  readonly view: AcpView;
-  /** There is a terminal, and its user may answer. */
-  readonly interactive: boolean;
-  readonly client: () => GatewayClient;
-  readonly onInterrupt: () => void;
-}
-
-/** Shows what happens. While a request is open on the terminal, updates are queued. */
-export class PermissionPrompter implements Disposable {
-  readonly #options: PermissionPrompterOptions;
-  #current: { readonly id: string; readonly over: AbortController } | null = null;
-  #pendingUpdates: WatchedUpdate[] = [];
-  readonly #failure = deferred<never>();
-
-  constructor(options: PermissionPrompterOptions) {
-    this.#options = options;
-  }
-
-  /** Rejects if a queued update cannot be shown. */
-  get failure(): Promise<never> {
-    return this.#failure.promise;
-  }
-
-  handleUpdate(update: WatchedUpdate): void {
-    const question = unansweredRequest(update);
-    if (this.#current !== null) {
-      this.#pendingUpdates.push(update);
-      if (settlesRequest(update, this.#current.id)) this.#current.over.abort();
-    } else if (question !== null && this.#options.interactive)
-      this.#ask(question).catch((error: unknown) => this.#failure.reject(error));
-    else this.#options.view.show(update);
-  }
-
-  async #ask(permission: PermissionRequest): Promise<void> {
-    const { client, view, onInterrupt: interrupted } = this.#options;
-    const { id } = permission;
-    const over = new AbortController();
-    this.#current = { id, over };
-    try {
-      // An old request may have been answered since.
-      const { permissions } = await client().acpPermissions({ query: { session: permission.sessionId } });
-      const current = permissions.find((each) => each.id === id);
-      if (current !== undefined) {
-        view.flush();
-        const { parts, digest } = await readPermissionQuestion(client(), id, false);
-        const lines = current.question?.whole === true ? [] : questionLines(parts);
-        const verdict = await askPermission(current, lines, over.signal, interrupted);
-        const shown = digest === null ? {} : { digest };
-        if (verdict !== null) await client().acpAnswer({ params: { id }, body: { verdict, ...shown } });
-        else if (!over.signal.aborted) view.notice([permissionLine(permission, Date.now()) ?? "", "yellow"]);
-      }
-    } catch (error) {
-      view.notice([`${id} is not answered: ${(error as Error).message}`, "yellow"]);
-    } finally {
-      this.#current = null;
-      for (const update of this.#pendingUpdates.splice(0)) this.handleUpdate(update);
-    }
-  }
-
-  [Symbol.dispose](): void {
-    this.#current?.over.abort();
-  }
-}
-
-function unansweredRequest({ type, data }: WatchedUpdate): PermissionRequest | null {
-  const permission = data as PermissionRequest;
-  return type === "permission" && permission.decision === null ? permission : null;
-}
-
-/** True if the update ends the request or makes an answer pointless. */
-function settlesRequest({ type, data }: WatchedUpdate, id: string): boolean {
-  if (type === "permission") return (data as PermissionRequest).id === id;
-  return type === "turn" ? (data as TurnChange).state === "ended" : type === "session";
 }

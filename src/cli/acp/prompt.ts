@@ -18,7 +18,7 @@ import { type DetachFlags, isDetached, type JsonFlag } from "../options/parsers.
 import { notice } from "../print/stderr.js";
 import { print, toJson } from "../print/stdout.js";
 import { TurnInterrupts } from "../run/interrupts.js";
-import { PermissionPrompter } from "./permissions.js";
+import { PermissionPrompter } from "./permission-prompter.js";
 import {
   type AcpView,
   omittedTextNotice,

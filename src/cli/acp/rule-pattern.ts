@@ -1,5 +1,5 @@
 import { BadInput } from "../../errors.js";
-import type { PermissionRule } from "../../model/acp.js";
+import type { PermissionRule } from "../../model/permission-rule.js";
 
 /** The kinds of tools that the protocol defines. */
 const TOOL_KINDS = [
@@ -48,9 +48,10 @@ export function rulesFromFlags({ allow = [], deny = [], ask = [] }: RuleFlags): 
 }
 
 /** A rule in words; a title is quoted as in JSON. */
-export function ruleText({ effect, kind, title }: PermissionRule): string {
-  const what = [kind, title === undefined ? undefined : JSON.stringify(title)].filter(
-    (each) => each !== undefined,
-  );
+export function ruleText({ effect, kind, title, exact }: PermissionRule): string {
+  const quoted = title === undefined ? undefined : JSON.stringify(title);
+  // Only a title with a star could be taken for a pattern.
+  const literal = exact === true && title?.includes("*") === true;
+  const what = [kind, literal ? `exactly ${quoted ?? ""}` : quoted].filter((each) => each !== undefined);
   return `${effect === "reject" ? "deny" : effect} ${what.length === 0 ? "everything" : what.join(" ")}`;
 }

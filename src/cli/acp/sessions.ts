@@ -14,7 +14,7 @@ import { printTable, terminalWidth } from "../print/table.js";
 import { type Palette, paletteFor } from "../print/terminal.js";
 import { dieBySignal } from "../run/interrupts.js";
 import { type DisplayField, fieldLines } from "../runs/show.js";
-import { PermissionPrompter } from "./permissions.js";
+import { PermissionPrompter } from "./permission-prompter.js";
 import { canAnswerPrompts } from "./prompt.js";
 import { ruleText } from "./rule-pattern.js";
 import { agentFields, settingFields } from "./set.js";

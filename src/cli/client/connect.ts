@@ -30,6 +30,7 @@ export type ReadApi = Pick<
   | "sessionHistory"
   | "sessionInbox"
   | AcpQueryVerb
+  | "acpRules"
   | TaskQueryVerb
   /** Without `apply`. */
   | "maintainTasks"

@@ -1,5 +1,6 @@
 import type { StreamName } from "../../anchor/host.js";
 import { contract, type RequestContext, type RouteHandlers } from "../../api/contract.js";
+import { readConfig } from "../../config/schema.js";
 import { NotFound, PeerUnreachable, RunNotFound } from "../../errors.js";
 import { readStateId } from "../../home/state-identity.js";
 import type { RunRecord } from "../../model/run.js";
@@ -7,6 +8,7 @@ import type { SessionRecord } from "../../model/session.js";
 import type { TaskRecord } from "../../model/task.js";
 import { type AcpQueryVerb, createAcpQueries } from "../../queries/acp.js";
 import { withLeases } from "../../queries/leases.js";
+import { createAcpRuleQueries } from "../../queries/acp-rules.js";
 import { readLog } from "../../queries/output.js";
 import { pollRun } from "../../queries/poll.js";
 import {
@@ -67,6 +69,18 @@ function offlineAcpQueries(
       why: "no gateway is running, so its processes were not inspected",
       processes: [],
     }),
+  });
+}
+
+function offlineAcpRuleQueries(
+  store: ReadStore | null,
+  findSession: FindSession,
+): Pick<RouteHandlers, "acpRules"> {
+  return createAcpRuleQueries({
+    store: store ?? { listRememberedRules: async () => [] },
+    sessions: { get: async (id) => (await store?.getSession(id)) ?? null },
+    authorizer: { requireSession: requireSession(findSession) },
+    configuredRules: async () => (await readConfig()).permissions,
   });
 }
 
@@ -241,6 +255,7 @@ export async function openOfflineReader(home: string): Promise<ReadClient> {
     },
     ...rejectIfUnread(offlineTaskQueries(store, findSession, notRestored), unread),
     ...rejectIfUnread(offlineAcpQueries(store, findSession), unread),
+    ...rejectIfUnread(offlineAcpRuleQueries(store, findSession), unread),
   };
   return {
     client: asClient(handlers, context),

@@ -8,7 +8,8 @@ import { closeDescendants } from "./close-session.js";
 import type { HandlerDeps } from "./deps.js";
 import type { PERMISSION_PRESETS } from "../../api/routes/acp.js";
 import { BadInput, NotFound } from "../../errors.js";
-import type { AcpPermissionRequest, AcpSession, AcpTurn, PermissionRule } from "../../model/acp.js";
+import type { AcpPermissionRequest, AcpSession, AcpTurn } from "../../model/acp.js";
+import type { PermissionRule } from "../../model/permission-rule.js";
 import { newSessionId, newTurnId } from "../../model/ids.js";
 import type { SessionRecord } from "../../model/session.js";
 import {

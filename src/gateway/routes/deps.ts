@@ -36,6 +36,8 @@ export interface HandlerDeps
   readonly observer: NativeObserver;
   readonly runDirectories: RunDirectories;
   readonly channels: ChannelEntries;
+  /** Rules of the config for permission requests of agents. */
+  readonly permissionRules: Config["permissions"];
   readonly deliver: Deliver;
   /** Defaults of exec requests. */
   readonly defaults: Config["defaults"];

@@ -28,6 +28,7 @@ import { isAcpVerb } from "../peers/locators.js";
 import { proxyRequest } from "../peers/proxy.js";
 import { createAcpHandlers } from "../routes/acp.js";
 import { createAcpAgentHandlers } from "../routes/acp-agent.js";
+import { createAcpRuleHandlers } from "../routes/acp-rules.js";
 import { createAgentHandlers } from "../routes/agents.js";
 import { createChannelHandlers } from "../routes/channels.js";
 import type { HandlerDeps } from "../routes/deps.js";
@@ -276,5 +277,6 @@ export function createRouteHandlers(deps: HandlerDeps): RouteHandlers {
     ...createTaskHandlers(deps),
     ...createAcpHandlers(deps),
     ...createAcpAgentHandlers(deps),
+    ...createAcpRuleHandlers(deps),
   };
 }

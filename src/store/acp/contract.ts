@@ -9,6 +9,7 @@ import type {
   NewAcpUpdate,
   PermissionDecision,
 } from "../../model/acp.js";
+import type { RememberedRule } from "../../model/permission-rule.js";
 import type { NewRunEvent } from "../../model/run-event.js";
 import type { SessionScope } from "../../model/session.js";
 
@@ -44,6 +45,8 @@ export interface AcpChange {
   readonly decide?: readonly { readonly id: string; readonly decision: PermissionDecision }[];
   /** Permission requests whose answers were sent. */
   readonly answered?: readonly string[];
+  /** The rule that the decision is to be remembered by. */
+  readonly newRule?: RememberedRule;
   readonly events?: readonly NewRunEvent[];
 }
 
@@ -86,6 +89,16 @@ export interface AcpPermissionRequestFilter {
   readonly limit?: number;
 }
 
+export interface RememberedRuleFilter {
+  readonly sessionId?: string;
+  readonly agent?: string;
+  /** The rules that apply to a session of this agent: its own and the agent's, none of them revoked. */
+  readonly appliesTo?: { readonly sessionId: string; readonly agent: string | null };
+  /** True: also revoked rules. */
+  readonly revoked?: boolean;
+  readonly limit?: number;
+}
+
 export interface AcpReads {
   getAcpSession(sessionId: string): Promise<AcpSession | null>;
   listAcpSessions(filter: AcpSessionFilter): Promise<readonly AcpSession[]>;
@@ -97,6 +110,9 @@ export interface AcpReads {
   getAcpPermissionRequest(id: string): Promise<AcpPermissionRequest | null>;
   /** Oldest first. */
   listAcpPermissionRequests(filter: AcpPermissionRequestFilter): Promise<readonly AcpPermissionRequest[]>;
+  getRememberedRule(id: string): Promise<RememberedRule | null>;
+  /** Newest first. */
+  listRememberedRules(filter: RememberedRuleFilter): Promise<readonly RememberedRule[]>;
 }
 
 export interface AcpWrites {
@@ -108,6 +124,9 @@ export interface AcpWrites {
    * state, or the new turn exists.
    */
   commitAcpChange(sessionId: string, gatewayInstanceId: string, change: AcpChange): Promise<number | null>;
+  insertRememberedRule(rule: RememberedRule): Promise<void>;
+  /** False: there is no such rule, or it is revoked already. */
+  revokeRememberedRule(id: string, actor: string, at: number): Promise<boolean>;
   /** Deletes the updates of turns that ended before; the turns stay. Returns how many. */
   deleteAcpUpdates(endedBefore: number): Promise<number>;
 }

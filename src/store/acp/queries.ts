@@ -1,10 +1,12 @@
 import { type Kysely, sql } from "kysely";
 import type { AcpPermissionRequest, AcpSession, AcpTurn, AcpUpdate } from "../../model/acp.js";
+import type { RememberedRule } from "../../model/permission-rule.js";
 import {
   acpSessionTable,
   acpTurnTable,
   acpUpdateTable,
   permissionRequestTable,
+  rememberedRuleTable,
   type Schema,
 } from "../schema.js";
 import { isColumnInScope } from "../sessions/queries.js";
@@ -15,6 +17,7 @@ import type {
   AcpSessionFilter,
   AcpTurnFilter,
   AcpUpdateFilter,
+  RememberedRuleFilter,
 } from "./contract.js";
 
 /** Literals, not parameters, so that the partial indexes are used. */
@@ -47,6 +50,13 @@ export function acpQueries(reader: Reader): AcpReads {
       ),
     listAcpPermissionRequests: (filter) =>
       reader.read((db) => listAcpPermissionRequests(db, dialect, filter), []),
+    getRememberedRule: (id) =>
+      reader.read(
+        (db) =>
+          rememberedRuleTable.first(db.selectFrom("acp_permission_rules").selectAll().where("id", "=", id)),
+        null,
+      ),
+    listRememberedRules: (filter) => reader.read((db) => listRememberedRules(db, filter), []),
   };
 }
 
@@ -116,6 +126,24 @@ function lastWithin(
     if (total >= maxBytes) break;
   }
   return last;
+}
+
+async function listRememberedRules(
+  db: Kysely<Schema>,
+  { sessionId, agent, appliesTo, revoked = false, limit }: RememberedRuleFilter,
+): Promise<readonly RememberedRule[]> {
+  let query = db
+    .selectFrom("acp_permission_rules")
+    .selectAll()
+    .where(equals("acp_permission_rules", { session_id: sessionId, agent }))
+    .orderBy("created_at", "desc")
+    .orderBy("id", "desc");
+  if (appliesTo !== undefined)
+    query = query.where((where) =>
+      where.or([where("session_id", "=", appliesTo.sessionId), where("agent", "=", appliesTo.agent)]),
+    );
+  if (!revoked) query = query.where("revoked_at", "is", null);
+  return rememberedRuleTable.list(limit === undefined ? query : query.limit(limit));
 }
 
 async function listAcpPermissionRequests(

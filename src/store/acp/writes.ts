@@ -3,7 +3,13 @@ import type { AcpTurn, NewAcpTurn, NewAcpUpdate } from "../../model/acp.js";
 import { isNotice, isUndelivered, isWaiting } from "../messages/queries.js";
 import { takeSessionPlace } from "../messages/writes.js";
 import type { EventLog } from "../runs/events.js";
-import { acpSessionTable, acpTurnTable, acpUpdateTable, permissionRequestTable } from "../schema.js";
+import {
+  acpSessionTable,
+  acpTurnTable,
+  acpUpdateTable,
+  permissionRequestTable,
+  rememberedRuleTable,
+} from "../schema.js";
 import { countChanged, fetchRows, hasChanged, type SqlEngine, type Steps } from "../sql/engine.js";
 import type { AcpChange, AcpWrites } from "./contract.js";
 
@@ -36,6 +42,20 @@ export function acpWrites(engine: SqlEngine, events: EventLog): AcpWrites {
         if (error instanceof VersionConflict) return null;
         throw error;
       }
+    },
+    async insertRememberedRule(rule) {
+      const insert = db.insertInto("acp_permission_rules").values(rememberedRuleTable.toColumns(rule));
+      // A repeated insert, after an answer was lost, is the same rule.
+      const once = insert.onConflict((conflict) => conflict.column("id").doNothing());
+      await engine.perform(() => countChanged(once));
+    },
+    revokeRememberedRule(id, actor, at) {
+      const revoke = db
+        .updateTable("acp_permission_rules")
+        .set({ revoked_at: at, revoked_by: actor })
+        .where("id", "=", id)
+        .where("revoked_at", "is", null);
+      return engine.perform(() => hasChanged(revoke));
     },
     deleteAcpUpdates(endedBefore) {
       const old = db
@@ -120,6 +140,10 @@ function* commitChange(
         .set(permissionRequestTable.toColumns({ decision }))
         .where("id", "=", id)
         .where(pending),
+    );
+  if (change.newRule !== undefined)
+    yield* countChanged(
+      db.insertInto("acp_permission_rules").values(rememberedRuleTable.toColumns(change.newRule)),
     );
   for (const id of answered)
     yield* countChanged(db.updateTable("acp_permissions").set({ answered: 1 }).where("id", "=", id));

@@ -1,5 +1,5 @@
 import { StateUnusable, StoreOutdated } from "../../errors.js";
-import { ACP_SETTINGS_SQL, ACP_SQL, ACP_TURN_LIMITS_SQL } from "./migrations/acp.js";
+import { ACP_SETTINGS_SQL, ACP_SQL, ACP_TURN_LIMITS_SQL, PERMISSION_RULES_SQL } from "./migrations/acp.js";
 import { COMMANDS_SQL, GATEWAYS_SQL } from "./migrations/gateways.js";
 import {
   LIMITS_SQL,
@@ -58,6 +58,7 @@ export const migrations: readonly Migration[] = [
   { id: 17, name: "acp-turn-limits", sql: ACP_TURN_LIMITS_SQL, minCompatible: 16 },
   { id: 18, name: "session-close", sql: SESSION_CLOSE_SQL, minCompatible: 16 },
   { id: 19, name: "acp-settings", sql: ACP_SETTINGS_SQL, minCompatible: 16 },
+  { id: 20, name: "permission-rules", sql: PERMISSION_RULES_SQL, minCompatible: 16 },
 ];
 
 /** All tables of a store, each after those that it refers to. */

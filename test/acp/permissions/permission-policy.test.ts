@@ -7,7 +7,8 @@ import {
   selectOption,
 } from "../../../src/acp/permissions/permission-policy.js";
 import { defaults } from "../../../src/defaults.js";
-import type { PermissionOption, PermissionRule } from "../../../src/model/acp.js";
+import type { PermissionOption } from "../../../src/model/acp.js";
+import type { PermissionRule } from "../../../src/model/permission-rule.js";
 import { scaled } from "../../support/scale.js";
 
 const KINDS: ToolKind[] = ["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "other"];
@@ -189,4 +190,14 @@ test("all details of a tool call are part of the question", () => {
     ["content[0].path", "/a"],
     ["content[0].newText", "b"],
   ]);
+});
+
+test("an exact title is compared character by character, whatever its length", () => {
+  const exact = (pattern: string, text: string) =>
+    decidePermission([{ effect: "allow", title: pattern, exact: true }], { kind: null, title: text }, [])
+      .rule;
+  expect(exact("rm *", "rm *")).toBe(0);
+  expect(exact("rm *", "rm -rf /")).toBeNull();
+  const long = "x".repeat(defaults.acpAskedChars + 1);
+  expect(exact(long, long)).toBe(0);
 });

@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import { agentEntrySchema } from "../../../src/config/agents.js";
 import { AcpFixture, openAcpSession, shellAgent } from "../../support/agents/acp-fixture.js";
 
 const ASK = [{ effect: "ask" as const }];
@@ -135,4 +136,67 @@ test("rules of the config decide for sessions with the default rules, and their 
   expect(await fixture.promptAndWait(open, "ask echo secret")).toMatchObject({ text: "<no>" });
   const [decided] = await fixture.store.listAcpPermissionRequests({ sessionId: open });
   expect(decided).toMatchObject({ rule: null, decision: { actor: "rule 2 of the config" } });
+});
+
+test("a remembered answer decides later requests of the same title, until its rule is revoked", async () => {
+  const { fixture, session } = await openAcpSession(shellAgent(), { rules: ASK });
+  const turn = await fixture.prompt(session, "ask echo *");
+  const { id } = await fixture.pendingPermission(session);
+  const remember = { scope: "session" } as const;
+  await expect(
+    fixture.acp.answerPermission(id, "allow", "ada", { remember: { scope: "agent" } }),
+  ).rejects.toThrow("not in the catalogue");
+  expect(await fixture.acp.answerPermission(id, "allow", "ada", { remember })).toMatchObject({
+    decided: true,
+  });
+  await fixture.waitForTurnEnd(turn);
+  // An answer that comes too late leaves no rule.
+  await fixture.acp.answerPermission(id, "deny", "bob", { remember });
+  const [rule, ...others] = await fixture.store.listRememberedRules({ sessionId: session });
+  expect(rule).toMatchObject({
+    effect: "allow",
+    kind: "execute",
+    title: "echo *",
+    exact: true,
+    actor: "ada",
+  });
+  expect(others).toEqual([]);
+
+  const second = await fixture.restart();
+  expect(await second.promptAndWait(session, "ask echo *")).toMatchObject({
+    text: expect.stringMatching(/^<yes>/) as string,
+  });
+  const other = await second.prompt(session, "ask echo two");
+  const { id: next } = await second.pendingPermission(session);
+  await second.acp.answerPermission(next, "deny", "ada", {
+    remember: { scope: "session", title: "echo t*" },
+  });
+  expect(await second.waitForTurnEnd(other)).toMatchObject({ text: "<no>" });
+  expect(await second.promptAndWait(session, "ask echo three")).toMatchObject({ text: "<no>" });
+  expect(await second.store.revokeRememberedRule(rule?.id ?? "", "ada", 1)).toBe(true);
+  const asked = await second.prompt(session, "ask echo *");
+  expect(await second.pendingPermission(session)).toMatchObject({ title: "echo *", decision: null });
+  await second.cancel(session);
+  await second.waitForTurnEnd(asked);
+});
+
+test("an answer for an agent is remembered for its other sessions; if only allow_always is offered, it is chosen", async () => {
+  const entry = { id: "shelly", acp: { argv: shellAgent("forever") } };
+  const fixture = await AcpFixture.open({}, { agents: [agentEntrySchema.parse(entry)] });
+  const spawn = async (key: string) => {
+    const environment = { PATH: process.env["PATH"] ?? "" };
+    const request = { key, agent: "shelly", cwd: fixture.home, environment };
+    return (await fixture.acp.ensureSession(request)).session.sessionId;
+  };
+  const one = await spawn("one");
+  const turn = await fixture.prompt(one, "ask echo hi");
+  const { id } = await fixture.pendingPermission(one);
+  await fixture.acp.answerPermission(id, "allow", "ada", { remember: { scope: "agent" } });
+  expect(await fixture.waitForTurnEnd(turn)).toMatchObject({ text: "<always>" });
+  const [rule] = await fixture.store.listRememberedRules({ agent: "shelly" });
+  const two = await spawn("two");
+  // The rule answers once; this agent does not offer that.
+  await fixture.promptAndWait(two, "ask echo hi");
+  const [decided] = await fixture.store.listAcpPermissionRequests({ sessionId: two });
+  expect(decided).toMatchObject({ decision: { verdict: "cancelled", actor: `rule ${rule?.id ?? ""}` } });
 });

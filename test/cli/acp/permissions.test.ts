@@ -157,3 +157,62 @@ test("show lists the agent's options and the session's name, and --option choose
   expect(await acp("permissions", "allow", id, "--option", "always")).toMatchObject({ code: 0 });
   expect(await finished).toMatchObject({ code: 0, stdout: "<always>\n" });
 });
+
+test("always and never are remembered for the session, listed and revoked", async () => {
+  const asking = async (title: string, ...answer: readonly string[]): Promise<string> => {
+    const { child, finished } = shared.gatewayFixture.start(
+      ...["acp", "prompt", "asks", "--format", "quiet", scriptedPrompt({ ask: title })],
+    );
+    await waitForText(child.stderr, "holdfast acp permissions show prm_");
+    const [id = ""] = /prm_\w+/.exec((await acp("permissions")).stdout) ?? [];
+    const [verdict = "", ...flags] = answer;
+    expect(await acp("permissions", verdict, id, ...flags)).toMatchObject({ code: 0 });
+    return (await finished).stdout;
+  };
+  expect(await asking("git log", "allow", "--always")).toBe("<yes>\n");
+  expect(await asking("git push", "deny", "--always", "--pattern", "*:git push*")).toBe("<no>\n");
+  const prompt = scriptedPrompt({ ask: "git log" }, { ask: "git push -f" });
+  expect(await acp("prompt", "asks", "--format", "quiet", prompt)).toMatchObject({ stdout: "<yes><no>\n" });
+  const { stdout } = await acp("permissions", "rules");
+  expect(stdout).toMatch(
+    /^RULE +FOR +ADDED +BY +MEANING\nprl_\w+ +session asks +\S+ ago +operator +deny "git push\*"\nprl_\w+ +session asks +\S+ ago +operator +allow execute "git log"\n$/,
+  );
+  const [deny = "", allow = ""] = [...stdout.matchAll(/prl_\w+/g)].map(([id]) => id);
+  expect(await acp("permissions", "revoke", deny, allow)).toMatchObject({
+    code: 0,
+    stdout: `${deny}: revoked: deny "git push*"\n${allow}: revoked: allow execute "git log"\n`,
+  });
+  expect(await acp("permissions", "revoke", deny)).toMatchObject({ code: 3 });
+  expect((await acp("permissions", "rules")).stdout).toBe("");
+  expect((await acp("permissions", "rules", "--all", "--session", "asks")).stdout).toContain(
+    "revoked by operator",
+  );
+  expect(await asking("git log", "deny")).toBe("<no>\n");
+});
+
+test("a rule is added to a session or an agent, and bad input adds none", async () => {
+  const added = await acp("permissions", "add", "allow", "execute:leap*", "--session", "asks");
+  expect(added).toMatchObject({ code: 0, stdout: expect.stringMatching(/^prl_\w+\n$/) as string });
+  const leap = await acp("prompt", "asks", "--format", "quiet", scriptedPrompt({ ask: "leaping" }));
+  expect(leap).toMatchObject({ code: 0, stdout: "<yes>\n" });
+  await acp("permissions", "revoke", added.stdout.trim());
+  const agents = await acp("permissions", "add", "deny", "execute", "--agent", "codex");
+  expect((await acp("permissions", "rules", "--agent", "codex", "--json")).stdout).toContain(
+    agents.stdout.trim(),
+  );
+  for (const [args, code, why] of [
+    [["add", "permit", "*", "--agent", "codex"], 2, "not allow, deny or ask"],
+    [["add", "allow", "*"], 2, "either --session or --agent"],
+    [["add", "allow", "*", "--agent", "nobody"], 2, "no ACP agent"],
+    [["add", "allow", "*", "--session", "nobody"], 1, "nobody"],
+    [["revoke", "prl_000000000000"], 1, "prl_000000000000"],
+    [["revoke", "config:1"], 2, "rule of the config"],
+    [["allow", "prm_000000000000", "--for", "agent"], 2, "need --always"],
+    [["allow", "prm_000000000000", "--always", "--option", "x"], 2, "either --always"],
+  ] as const)
+    expect(await acp("permissions", ...args)).toMatchObject({
+      code,
+      stderr: expect.stringContaining(why) as string,
+    });
+  expect(await acp("permissions", "revoke", agents.stdout.trim())).toMatchObject({ code: 0 });
+});

@@ -132,7 +132,7 @@ test.each([
     session,
     scriptedPrompt({ ask: "rm -rf\n\u001b[2J/" }, { say: " over" }),
   );
-  await gatewayFixture.waitForScreen(runId, "allow it, this once? [y/N/later] (expires in");
+  await gatewayFixture.waitForScreen(runId, "allow it? [y/N/always/never/later/1-3] (expires in");
   expect((await screen(runId)).slice(0, 3)).toEqual([
     String.raw`? r: execute: $'rm -rf\n\e[2J/'`,
     String.raw`title: $'rm -rf\n`,
@@ -141,6 +141,25 @@ test.each([
   await type(runId, ...answer, "Enter");
   expect((await ended(runId)).exit).toMatchObject({ code: 0 });
   expect(await screen(runId)).toEqual(expect.arrayContaining([line, `${text} over`]));
+});
+
+test("always is remembered, and a number chooses one of the agent's options", async () => {
+  const asks = scriptedPrompt({ ask: "leap" }, { ask: "jump" }, { ask: "leap" });
+  const runId = await terminal({}, "prompt", session, asks);
+  await gatewayFixture.waitForScreen(runId, "allow it?");
+  await type(runId, "a", "Enter");
+  const options = ["  1: Always (allow always)", "  2: Yes (allow once)", "  3: No (reject once)"];
+  await gatewayFixture.waitForScreen(
+    runId,
+    ["? r: execute: jump", ...options, "  allow it? [y/N/always/never/later/1-3]"].join("\n"),
+  );
+  await type(runId, "1", "Enter");
+  expect((await ended(runId)).exit).toMatchObject({ code: 0 });
+  expect((await screen(runId)).join("\n")).toMatch(/<yes>[^]*<always><yes>$/);
+  const { acpRules, acpRevokeRule } = await gatewayFixture.client();
+  const { rules } = await acpRules({ query: { session } });
+  expect(rules).toMatchObject([{ effect: "allow", title: "leap", scope: "session", sessionKey: "r" }]);
+  await acpRevokeRule({ params: { id: rules[0]?.id ?? "" } });
 });
 
 test("a request that another client answers is withdrawn; updates wait meanwhile", async () => {

@@ -168,7 +168,7 @@ test("bad requests are refused before anything is recorded or started", async ()
     { cwd },
     { cwd, agent: "nobody" },
     { cwd, agent: "codex", argv: ["x"] },
-    { cwd, argv: ["x"], permissions: "approve-all", rules: [] },
+    { cwd, argv: ["x"], rules: [{ effect: "deny" }] },
     { cwd, argv: ["x"], key: "ses_000000000000" },
   ])
     expect(await errorOf(client.acpSpawn({ body: body as never }))).toMatchObject({ code: "BAD_INPUT" });

@@ -14,6 +14,7 @@ import {
   newAcpTurn,
   newApproval,
   newMessage,
+  newRememberedRule,
   newSession,
 } from "../../support/store/session-samples.js";
 import { CHAT, endWithNotification, newTask, PARENT, taskEvent } from "../../support/store/task-samples.js";
@@ -73,6 +74,7 @@ export async function fillStore(store: Store): Promise<void> {
     newTurn: newAcpTurn("turn_1"),
     updates: [{ turnId: "turn_1", at: 3, type: "update", data: { text: "\u{1F600}" } }],
     newPermission: newAcpPermission(session.id, "prm_1"),
+    newRule: newRememberedRule({ sessionId: session.id }),
   });
   await store.insertTask(newTask({ taskId: "task_1" }), [taskEvent("created")]);
   await store.commitTask("task_1", 1, endWithNotification("task_1", [PARENT, CHAT]));
@@ -97,6 +99,7 @@ export async function dumpStore(store: ReadStore): Promise<unknown> {
     acp: await store.listAcpSessions({}),
     turns: await store.listAcpTurns({ sessionId: "ses_1" }),
     updates: await store.listAcpUpdates({ sessionId: "ses_1" }),
+    rules: await store.listRememberedRules({}),
     permissions: await store.listAcpPermissionRequests({ sessionId: "ses_1" }),
     tasks: await store.listTasks({ limit: 100 }),
     taskEvents: await store.listTaskEvents("task_1"),

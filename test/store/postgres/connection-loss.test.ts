@@ -14,7 +14,7 @@ import {
 } from "../../support/store/postgres-server.js";
 import { soak } from "../../support/scale.js";
 import { LEASE_MS, newRunEvent, THIS_HOST } from "../../support/store/run-samples.js";
-import { AT, newSession, OPEN_SESSION } from "../../support/store/session-samples.js";
+import { AT, newRememberedRule, newSession, OPEN_SESSION } from "../../support/store/session-samples.js";
 import { type PrepareCall, transactions } from "./store-transactions.js";
 
 /** Calls of one statement, which need no record. */
@@ -60,6 +60,11 @@ const statements: Readonly<Record<string, (store: Store) => Promise<unknown>>> =
   listAcpUpdates: (store) => store.listAcpUpdates({ sessionId: "s", limit: 1 }),
   getAcpPermissionRequest: (store) => store.getAcpPermissionRequest("p"),
   listAcpPermissionRequests: (store) => store.listAcpPermissionRequests({ limit: 1 }),
+  getRememberedRule: (store) => store.getRememberedRule("r"),
+  listRememberedRules: (store) => store.listRememberedRules({ limit: 1 }),
+  insertRememberedRule: (store) =>
+    store.insertRememberedRule(newRememberedRule({ scope: "agent", agent: "a" })),
+  revokeRememberedRule: (store) => store.revokeRememberedRule("r", "ada", 1),
   deleteAcpUpdates: (store) => store.deleteAcpUpdates(0),
   getTask: (store) => store.getTask("t"),
   getTaskByKey: (store) => store.getTaskByKey("k"),

@@ -71,7 +71,7 @@ describe.skipIf(whyNoPostgres !== null)("the schema of a PostgreSQL store", () =
     await create();
     await database.query(`${BEFORE_SESSIONS_OF_RUNS}
       alter table holdfast.runs drop column service, drop column limits, drop column exit_limit;
-      drop table holdfast.task_outbox, holdfast.task_events, holdfast.tasks, holdfast.acp_permissions, holdfast.acp_updates, holdfast.acp_turns, holdfast.acp_sessions,
+      drop table holdfast.task_outbox, holdfast.task_events, holdfast.tasks, holdfast.acp_permission_rules, holdfast.acp_permissions, holdfast.acp_updates, holdfast.acp_turns, holdfast.acp_sessions,
         holdfast.session_messages, holdfast.approvals, holdfast.session_tokens, holdfast.sessions;
       drop index holdfast.runs_of_session; delete from holdfast.holdfast_migrations where id >= 4;
       alter table holdfast.holdfast_migrations drop column min_compatible`);

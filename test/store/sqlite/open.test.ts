@@ -134,7 +134,7 @@ test("a schema half applied by an older version is completed", async () => {
   tamper(`${BEFORE_SESSIONS_OF_RUNS}
     alter table runs drop column limits; alter table runs drop column exit_limit;
     drop table task_outbox; drop table task_events; drop table tasks;
-    drop table acp_permissions; drop table acp_updates; drop table acp_turns; drop table acp_sessions;
+    drop table acp_permission_rules; drop table acp_permissions; drop table acp_updates; drop table acp_turns; drop table acp_sessions;
     drop index runs_of_session; drop table session_messages; drop table approvals; drop table session_tokens; drop table sessions;
     drop index runs_ended; alter table runs drop column imported; alter table runs drop column service; alter table runs drop column origin_instance_id;
     drop table run_events; delete from holdfast_migrations where id >= 2;

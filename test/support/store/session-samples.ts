@@ -1,5 +1,6 @@
 import { randomBytes } from "node:crypto";
 import type { AcpPermissionRequest, AcpSession, NewAcpTurn } from "../../../src/model/acp.js";
+import type { RememberedRule } from "../../../src/model/permission-rule.js";
 import type { NewApproval } from "../../../src/model/approval.js";
 import type { NewMessage, NewSession } from "../../../src/model/session.js";
 
@@ -130,5 +131,24 @@ export function newAcpPermission(sessionId: string, id: string): AcpPermissionRe
     expiresAt: AT + 1_000,
     decision: null,
     answered: false,
+  };
+}
+
+export function newRememberedRule(more: Partial<RememberedRule>): RememberedRule {
+  return {
+    id: "prl_1",
+    scope: "session",
+    sessionId: null,
+    agent: null,
+    effect: "allow",
+    kind: "execute",
+    title: "ls *",
+    exact: true,
+    permissionId: null,
+    actor: "ada",
+    createdAt: AT,
+    revokedAt: null,
+    revokedBy: null,
+    ...more,
   };
 }

@@ -131,3 +131,26 @@ export const ACP_SETTINGS_SQL = `
 alter table acp_sessions add column agent_state text;
 alter table acp_sessions add column settings text;
 `;
+
+/** Permission rules that operators added to sessions and agents. A revoked rule stays, because decisions name it. */
+export const PERMISSION_RULES_SQL = `
+create table acp_permission_rules (
+  id            text primary key not null,
+  scope         text not null check (scope in ('session', 'agent')),
+  session_id    text references acp_sessions (session_id) on delete cascade,
+  agent         text,
+  effect        text not null check (effect in ('allow', 'reject', 'ask')),
+  kind          text,
+  title         text,
+  exact         integer not null check (exact in (0, 1)),
+  permission_id text,
+  actor         text not null,
+  created_at    integer not null,
+  revoked_at    integer,
+  revoked_by    text,
+  check ((scope = 'session') = (session_id is not null) and (scope = 'agent') = (agent is not null)),
+  check ((revoked_at is null) = (revoked_by is null))
+) strict;
+create index acp_permission_rules_of_session on acp_permission_rules (session_id) where session_id is not null;
+create index acp_permission_rules_of_agent on acp_permission_rules (agent) where agent is not null;
+`;

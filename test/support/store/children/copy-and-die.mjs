@@ -1,6 +1,6 @@
 // Copies a store, and kills itself after this many batches.
 const [dist, from, to, portions] = process.argv.slice(2);
-const { copyStore } = await import(`${dist}/store/copy/copy.js`);
+const { copyStore } = await import(`${dist}/store/copy/copy-store.js`);
 const { parseStoreLocation } = await import(`${dist}/store/location.js`);
 let left = Number(portions);
 await copyStore({
