@@ -1,6 +1,6 @@
 import type { ChannelEntry } from "../config/channels.js";
 import { InboxFull, SessionClosed } from "../errors.js";
-import type { Notification } from "../model/outbox.js";
+import type { Notification, SessionTarget } from "../model/outbox.js";
 import type { SessionHistory } from "../sessions/history.js";
 import { type Deliver, DeliveryFailed, type DeliveryReceipt } from "../tasks/delivery.js";
 import { type Bell, bellChannel } from "./bell.js";
@@ -12,15 +12,21 @@ import { telegramChannel } from "./telegram.js";
 import { webhookChannel } from "./webhook.js";
 
 /** The actor of notifications in a session's history. */
-const INBOX_ACTOR = "tasks";
+export const INBOX_ACTOR = "tasks";
 
-/** Delivers notifications to channels and to the inboxes of sessions. */
+/** Delivers the end of a task to a session's agent by waking it. */
+export type Wake = (target: SessionTarget, notification: Notification) => Promise<DeliveryReceipt>;
+
+/** Delivers notifications to channels and to the inboxes of sessions. Without `wake`, no agent is woken. */
 export function createDeliver(
   channels: ReadonlyMap<string, Channel>,
   history: Pick<SessionHistory, "send">,
+  wake?: Wake,
 ): Deliver {
   return async (target, notification, signal) => {
     signal.throwIfAborted();
+    const wakes = target.kind === "session" && target.wake === true && notification.kind === "terminal";
+    if (wakes && wake !== undefined) return wake(target, notification);
     if (target.kind === "session") return putIntoInbox(history, target.sessionId, notification);
     const channel = channels.get(target.channel);
     // Not permanent: the config of another gateway, or of the next one here, may have the channel.

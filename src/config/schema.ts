@@ -1,7 +1,7 @@
 import { isAbsolute } from "node:path";
 import { z } from "zod";
 import { defaults } from "../defaults.js";
-import { VISIBILITIES } from "../model/enums.js";
+import { DELIVER_MODES, VISIBILITIES } from "../model/enums.js";
 import { execRulesSchema } from "../model/exec-rule.js";
 import { didYouMean } from "../text/match.js";
 import { parseLoopback, parsePeerAddress } from "./addresses.js";
@@ -107,14 +107,24 @@ const a2a = z.strictObject({
   allow: z.array(a2aRule).max(1_000).default([]),
 });
 
+/** Defaults of notifications. */
+const notify = z.strictObject({
+  /** The channel for work that names no other and whose user's chat is unknown. Absent: none. */
+  channel: z.string().min(1).max(200).optional(),
+  /** The chat or thread within that channel. A variable of digits is read as a number. */
+  address: z.union([z.string().min(1).max(500), z.int().transform(String)]).optional(),
+  deliver: z.enum(DELIVER_MODES).default("user"),
+});
+
 /** The tables of single values, which can also be set in the environment. */
-export const scalarSections = { gateway, peers, database, defaults: execDefaults, visibility, a2a };
+export const scalarSections = { gateway, peers, database, defaults: execDefaults, notify, visibility, a2a };
 
 const schema = z.strictObject({
   gateway: gateway.prefault({}),
   peers: peers.prefault({}),
   database: database.prefault({}),
   defaults: execDefaults.prefault({}),
+  notify: notify.prefault({}),
   visibility: visibility.prefault({}),
   a2a: a2a.prefault({}),
   /** For sessions without their own rules, in order. */
@@ -135,6 +145,15 @@ const schema = z.strictObject({
     ),
 });
 
+/** Settings that depend on each other. */
+const checkedSchema = schema.superRefine(({ notify: { channel, address }, channels }, context) => {
+  const report = (key: string, message: string): void =>
+    context.addIssue({ code: "custom", path: ["notify", key], message });
+  if (channel === undefined && address !== undefined) report("address", "is set without notify.channel");
+  if (channel !== undefined && !Object.hasOwn(channels, channel))
+    report("channel", `must be the name of a channel, and there is no [channels.${channel}]`);
+});
+
 /** The keys of each table, for suggestions. */
 const KEYS_BY_TABLE: Readonly<Record<string, readonly string[]>> = {
   "": Object.keys(schema.shape),
@@ -142,6 +161,7 @@ const KEYS_BY_TABLE: Readonly<Record<string, readonly string[]>> = {
   peers: Object.keys(peers.shape),
   database: Object.keys(database.shape),
   defaults: Object.keys(execDefaults.shape),
+  notify: Object.keys(notify.shape),
   visibility: Object.keys(visibility.shape),
   a2a: Object.keys(a2a.shape),
   "a2a.allow": Object.keys(a2aRule.shape),
@@ -175,7 +195,7 @@ export function positionInFile(text: string, path: string, at: readonly Property
 }
 
 export function validateConfig(raw: unknown, place: (at: readonly PropertyKey[]) => ConfigPosition): Config {
-  const parsed = schema.safeParse(raw);
+  const parsed = checkedSchema.safeParse(raw);
   if (parsed.success) return parsed.data;
   const found = parsed.error.issues.flatMap((issue) =>
     issue.code === "unrecognized_keys"

@@ -37,6 +37,16 @@ export const taskDefaults = {
   taskKeyChars: 200,
   /** Smallest distance of notifications about changes of one task: one a minute can be read. */
   taskStateNoticeMs: 60_000,
+  /**
+   * Bounds of `deliver = "wake"`: results that wake an agent, whose work again wakes it, form at most this many turns in
+   * a row, and at most so many turns of one session in an hour. Beyond, the user is notified instead.
+   */
+  wakeDepth: 10,
+  wakesPerHour: 30,
+  /** A result that has not become a turn of an idle agent for so long is sent to the user: the agent does not start. */
+  wakeWaitMs: 60_000,
+  /** Targets of one task. More are not needed, and each is a message. */
+  taskTargets: 16,
   /** Smallest distance of progress updates in a task's record: each is a write to the disk. */
   taskProgressMs: 5_000,
   /** A task that was silent for this time is reported as stalled: longer than a build or a model is silent. */

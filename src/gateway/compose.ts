@@ -28,7 +28,9 @@ import type { Store } from "../store/store.js";
 import type { Problem, Run, Supervisor } from "../supervisor/api.js";
 import { acknowledgeReadMessages } from "./background/notifications.js";
 import { OneShotAgents } from "./background/one-shot-agents.js";
-import { type BackgroundServices, openBackground, runMessageAsTask } from "./background/open.js";
+import { AgentWaker } from "./background/agent-waker.js";
+import { runMessageAsTask } from "./background/message-turns.js";
+import { type BackgroundServices, openBackground } from "./background/open.js";
 import type { ForegroundClients } from "./foreground/foreground-clients.js";
 import { EventFollower } from "./monitoring/event-follower.js";
 import { Metrics } from "./monitoring/metrics.js";
@@ -113,12 +115,16 @@ export async function composeGateway(options: ComposeOptions): Promise<GatewaySe
   const history = new SessionHistory(store);
   const bell = new Bell();
   const channels = openChannels(config.channels, { supervisor, bell });
-  const deliver = createDeliver(channels, history);
+  const waker = new AgentWaker({ store, history, onNotice: () => backgroundServices.wakeNotifier() });
+  const deliver = createDeliver(channels, history, (target, notification) =>
+    waker.deliver(target, notification),
+  );
+  const targetDeps = { store, channels: config.channels, notify: config.notify };
   const own = agentsFromConfig(config.agents);
   const agents = { all: agentsById(own), own: new Set(own.map(({ id }) => id)) };
   // A failure is repaired by the next periodic job.
   const onRead = (sessionId: string): Promise<void> =>
-    acknowledgeReadMessages(store, sessionId).catch(() => undefined);
+    acknowledgeReadMessages(store, { sessionId, waker }).catch(() => undefined);
   const onDelivered = (sessionId: string): void => void onRead(sessionId);
   const oneShotAgents = new OneShotAgents({
     ...{ supervisor, sessions, history, store, onProblem, onDelivered },
@@ -131,11 +137,17 @@ export async function composeGateway(options: ComposeOptions): Promise<GatewaySe
     permissionRules: config.permissions,
     onProblem: report,
     startMessageTurn: (message, turnId, begin) =>
-      runMessageAsTask({ background: backgroundServices.background, sessions }, message, turnId, begin),
+      runMessageAsTask(
+        { background: backgroundServices.background, sessions, ...targetDeps },
+        message,
+        turnId,
+        begin,
+      ),
   });
   const inboxSubscription = history.onMessage((sessionId) => acp.onMessageWaiting(sessionId));
   const backgroundServices = openBackground({
     ...{ store, supervisor, sessions, acp, oneShotAgents, channels, deliver, instanceId, onProblem },
+    ...{ waker },
     isHere: (run) => !store.shared || run.stateId === stateId,
   });
   const shutdown = new Shutdown(supervisor, foregroundClients, acp);
@@ -178,7 +190,7 @@ export async function composeGateway(options: ComposeOptions): Promise<GatewaySe
     ...{ store, supervisor, sessions, approvals, passEnv, authorizer, history, acp, agents, oneShotAgents },
     ...{ runStopper, foregroundClients, screenCache, observer, deliver, onRead },
     runDirectories: new RunDirectories(join(home, "instances", instanceId)),
-    channels: config.channels,
+    ...targetDeps,
     permissionRules: config.permissions,
     defaults: config.defaults,
     notRestored: () => readUnrestored(localCopyDirectory(home)),

@@ -99,6 +99,15 @@ export const TASK_STATUSES = [
 /** When the requester of a task is notified: at its end, at every change, or never. */
 export const NOTIFY_POLICIES = ["done_only", "state_changes", "silent"] as const;
 
+/** The kinds of chats in which users talk to sessions. */
+export const CHAT_KINDS = ["direct", "group", "channel"] as const;
+
+/**
+ * The receiver of the end of work that a session requested. `user`: the user's chat, and a notice for the session.
+ * `session`: only a notice for the session. `wake`: the session's agent, in a turn of its own.
+ */
+export const DELIVER_MODES = ["user", "session", "wake"] as const;
+
 /** Result of a task that succeeded. `blocked`: a person must act before the work can continue. */
 export const TASK_OUTCOMES = ["succeeded", "blocked"] as const;
 

@@ -3,6 +3,8 @@ import type { notificationSchema, notificationTargetSchema, outboxEntrySchema } 
 
 export type Notification = RecordOf<typeof notificationSchema>;
 export type NotificationTarget = RecordOf<typeof notificationTargetSchema>;
+export type ChannelTarget = Extract<NotificationTarget, { readonly kind: "channel" }>;
+export type SessionTarget = Extract<NotificationTarget, { readonly kind: "session" }>;
 export type OutboxEntry = RecordOf<typeof outboxEntrySchema>;
 export type OutboxStatus = OutboxEntry["status"];
 

@@ -1,5 +1,6 @@
 import { z } from "zod";
 import {
+  CHAT_KINDS,
   NOTIFY_POLICIES,
   OUTBOX_STATUSES,
   TASK_DELIVERIES,
@@ -9,11 +10,37 @@ import {
   TASK_STATUSES,
 } from "./enums.js";
 
-export const notificationTargetSchema = z.discriminatedUnion("kind", [
+/** The chat in which a user talks to a session. */
+export const chatOriginSchema = z.object({
+  chat: z.enum(CHAT_KINDS),
+  /** Name of a channel in the config. */
+  channel: z.string(),
+  /** The chat or thread within the channel. Null: the configured one. */
+  address: z.string().nullable(),
+});
+
+const channelTargetSchema = z.object({
+  kind: z.literal("channel"),
+  channel: z.string(),
+  /** The chat or thread within the channel. */
+  address: z.string().nullable(),
+  /** `end`: only the end of the task is notified. */
+  on: z.literal("end").optional(),
+});
+
+const sessionTargetSchema = z.object({
   /** The parent session, as a system message. */
-  z.object({ kind: z.literal("session"), sessionId: z.string() }),
-  /** A configured channel; `address`: the chat or thread within it. */
-  z.object({ kind: z.literal("channel"), channel: z.string(), address: z.string().nullable() }),
+  kind: z.literal("session"),
+  sessionId: z.string(),
+  /** The end of the task wakes the session's agent. */
+  wake: z.literal(true).optional(),
+  /** Notified of the end if the agent cannot be woken. */
+  fallback: channelTargetSchema.optional(),
+});
+
+export const notificationTargetSchema = z.discriminatedUnion("kind", [
+  sessionTargetSchema,
+  channelTargetSchema,
 ]);
 
 /** The durable record of background work. */
@@ -39,6 +66,8 @@ export const taskSchema = z.object({
   delivery: z.enum(TASK_DELIVERIES),
   policy: z.enum(NOTIFY_POLICIES),
   targets: z.array(notificationTargetSchema),
+  /** The chat that the work was requested in, also through parent sessions. Null: unknown. */
+  origin: chatOriginSchema.nullable(),
   createdAt: z.number(),
   startedAt: z.number().nullable(),
   endedAt: z.number().nullable(),

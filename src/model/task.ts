@@ -1,5 +1,6 @@
+import type { DELIVER_MODES } from "./enums.js";
 import type { RecordOf } from "./records.js";
-import type { taskEventSchema, taskSchema } from "./task-schema.js";
+import type { chatOriginSchema, taskEventSchema, taskSchema } from "./task-schema.js";
 
 export type TaskRecord = RecordOf<typeof taskSchema>;
 export type TaskRuntime = TaskRecord["runtime"];
@@ -7,6 +8,8 @@ export type TaskStatus = TaskRecord["status"];
 export type TaskDelivery = TaskRecord["delivery"];
 export type TaskOutcome = NonNullable<TaskRecord["outcome"]>;
 export type NotifyPolicy = TaskRecord["policy"];
+export type ChatOrigin = RecordOf<typeof chatOriginSchema>;
+export type DeliverMode = (typeof DELIVER_MODES)[number];
 
 /** The fields that a change may set. The store counts `seq` and `version`. */
 export type TaskPatch = Partial<

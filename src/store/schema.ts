@@ -94,6 +94,7 @@ export const rememberedRuleTable = mapTable<RememberedRule>("acp_permission_rule
 export const taskTable = mapTable<TaskRecord>("tasks")({
   text: column("task_text"),
   targets: json,
+  origin: nullableJson,
   seq: column("last_seq"),
 });
 

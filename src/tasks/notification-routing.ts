@@ -1,13 +1,6 @@
+import { type ChannelTarget, type NotificationTarget, targetKey } from "../model/outbox.js";
 import type { InteractionMode } from "../model/session.js";
-import type { NotificationTarget } from "../model/outbox.js";
-
-/** The chat in which a user talks to a session. */
-export interface ChatOrigin {
-  readonly chat: "direct" | "group" | "channel";
-  /** Name of a channel in the config. */
-  readonly channel: string;
-  readonly address: string | null;
-}
+import type { ChatOrigin, DeliverMode } from "../model/task.js";
 
 export interface RoutingRequest {
   /** The mode of the session that does the work. */
@@ -15,53 +8,74 @@ export interface RoutingRequest {
   readonly parentSessionId: string | null;
   /** The session that requested the work. */
   readonly requesterSessionId: string | null;
-  /** Null: unknown. */
+  /** The chat that the request names. Null: none. */
   readonly origin: ChatOrigin | null;
+  /** The chat of the parent's own work, or the default channel. Null: neither is known. */
+  readonly inherited: ChatOrigin | null;
+  readonly deliver: DeliverMode;
 }
 
 export interface NotificationRouting {
-  /** `background`: only the parent is notified, and decides what its user sees. */
+  /** `background`: the user is notified of nothing but the end. */
   readonly kind: "background" | "interactive";
-  /** The result. Null, also in the fields below: no target. */
-  readonly text: NotificationTarget | null;
-  readonly progress: NotificationTarget | null;
-  /** The typing indicator; only channels show one. */
-  readonly typing: ChannelTarget | null;
+  readonly targets: readonly NotificationTarget[];
 }
-
-export type ChannelTarget = Extract<NotificationTarget, { readonly kind: "channel" }>;
 
 /**
  * Decides where the notifications of work go:
  *
- *     background work of a parent ─▶ the parent, never a user's channel
- *     requested in a group        ─▶ the session that talks there
- *     requested in a direct chat  ─▶ that chat
- *     requested elsewhere         ─▶ the parent, or else the requester
+ *     background work of a parent    ─▶ the parent
+ *     requested in a group           ─▶ the session that talks there, or else the group
+ *     requested in a direct chat     ─▶ that chat
+ *     requested elsewhere            ─▶ the parent, or else the requester, or else the default channel
+ *
+ * A session is notified by a notice, which its agent reads at its next turn. So the end also goes to the user's chat
+ * (`deliver` is `user`), or wakes the session's agent, which answers the user (`wake`).
  */
 export function resolveNotificationRouting(request: RoutingRequest): NotificationRouting {
-  const { mode, parentSessionId, requesterSessionId, origin } = request;
-  if (mode === "run" && parentSessionId !== null) return routeToSession("background", parentSessionId);
-  if (origin === null) return routeToSession("interactive", parentSessionId ?? requesterSessionId);
-  if (origin.chat !== "direct") return routeToSession("interactive", requesterSessionId ?? parentSessionId);
-  return routeTo("interactive", { kind: "channel", channel: origin.channel, address: origin.address });
+  const { mode, parentSessionId, origin, inherited, deliver } = request;
+  const kind = mode === "run" && parentSessionId !== null ? "background" : "interactive";
+  const sessionId = notifiedSession(request);
+  const chat = origin ?? inherited;
+  const user: ChannelTarget | null =
+    chat === null ? null : { kind: "channel", channel: chat.channel, address: chat.address };
+  if (sessionId === null) return { kind, targets: user === null ? [] : [user] };
+  const session = { kind: "session", sessionId } as const;
+  if (deliver === "wake")
+    return { kind, targets: [{ ...session, wake: true, ...(user === null ? {} : { fallback: user }) }] };
+  if (deliver === "session" || user === null) return { kind, targets: [session] };
+  return { kind, targets: [session, { ...user, on: "end" }] };
 }
 
-/** The targets of the result: one or none. */
-export function resultTargets(request: RoutingRequest): readonly NotificationTarget[] {
-  const { text } = resolveNotificationRouting(request);
-  return text === null ? [] : [text];
+/** Null: the user is notified directly, of changes too. */
+function notifiedSession({
+  mode,
+  parentSessionId,
+  requesterSessionId,
+  origin,
+}: RoutingRequest): string | null {
+  if (mode === "run" && parentSessionId !== null) return parentSessionId;
+  if (origin === null) return parentSessionId ?? requesterSessionId;
+  return origin.chat === "direct" ? null : (requesterSessionId ?? parentSessionId);
 }
 
+/** True if the user sees a typing indicator in that chat while the work continues. */
 export function canShowTyping(target: NotificationTarget): target is ChannelTarget {
-  return target.kind === "channel";
+  return target.kind === "channel" && hearsChanges(target);
 }
 
-function routeToSession(kind: NotificationRouting["kind"], sessionId: string | null): NotificationRouting {
-  return routeTo(kind, sessionId === null ? null : { kind: "session", sessionId });
+/** False: the target is only notified of the end. */
+export function hearsChanges(target: NotificationTarget): boolean {
+  return target.kind === "session" || target.on !== "end";
 }
 
-function routeTo(kind: NotificationRouting["kind"], target: NotificationTarget | null): NotificationRouting {
-  const typing = target !== null && canShowTyping(target) ? target : null;
-  return { kind, text: target, progress: target, typing };
+/** The targets with another one. A target that heard only the end also hears changes. */
+export function addTarget(
+  targets: readonly NotificationTarget[],
+  added: NotificationTarget,
+): readonly NotificationTarget[] {
+  const key = targetKey(added);
+  const same = targets.find((target) => targetKey(target) === key);
+  if (same === undefined) return [...targets, added];
+  return hearsChanges(same) ? targets : targets.map((target) => (target === same ? added : target));
 }

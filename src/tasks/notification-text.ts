@@ -1,6 +1,6 @@
 import { defaults } from "../defaults.js";
 import { isTaskEnded, type TaskRecord } from "../model/task.js";
-import type { Notification } from "../model/outbox.js";
+import type { Notification, NotificationTarget } from "../model/outbox.js";
 import { singleLine, multiLine } from "../text/truncate.js";
 
 /** The change that a notification is about. */
@@ -12,10 +12,17 @@ export type NoticeChange =
 /** Lines of a command's output in a notification. */
 const COMMAND_OUTPUT_LINES = 3;
 
+const END_PREFIX = "task-terminal:";
+
+/** The task whose end a notification id names. Null: it names a change. */
+export function endedTaskOf(notificationId: string): string | null {
+  return notificationId.startsWith(END_PREFIX) ? notificationId.slice(END_PREFIX.length) : null;
+}
+
 /** The notification that a task has ended. */
 export function endNotification(task: TaskRecord): Notification {
   const { taskId, summary, lastEventAt } = task;
-  const id = `task-terminal:${taskId}`;
+  const id = `${END_PREFIX}${taskId}`;
   return createNotification(task, id, lastEventAt, summary ?? "", notificationText(task, null));
 }
 
@@ -33,6 +40,20 @@ export function stateNotification(
 /** Marks a notification that may have arrived before. */
 export function markRepeated(notification: Notification): Notification {
   return { ...notification, repeat: true, text: `(again) ${notification.text}` };
+}
+
+/** The notification for a session whose user is notified too: its agent must not repeat the result. */
+export function withUserNotified(
+  notification: Notification,
+  targets: readonly NotificationTarget[],
+): Notification {
+  const names = targets.flatMap((target) => (target.kind === "channel" ? [target.channel] : []));
+  if (names.length === 0) return notification;
+  const channels = [...new Set(names)].join(", ");
+  return {
+    ...notification,
+    text: `${notification.text}\n(The user is notified of this through ${channels}.)`,
+  };
 }
 
 const STATUS_TEXTS = {

@@ -3,6 +3,7 @@ import { BadInput } from "../errors.js";
 import { newTaskId } from "../model/ids.js";
 import type { NotificationTarget } from "../model/outbox.js";
 import {
+  type ChatOrigin,
   isTaskEnded,
   type NotifyPolicy,
   type TaskRecord,
@@ -43,6 +44,8 @@ export interface TaskInput {
   readonly policy?: NotifyPolicy | undefined;
   /** Default: none. */
   readonly targets?: readonly NotificationTarget[];
+  /** Default: unknown. */
+  readonly origin?: ChatOrigin | null;
   readonly heartbeatMs?: number | undefined;
 }
 
@@ -72,6 +75,7 @@ export function newTask(input: TaskInput, now: number): NewTask {
     delivery: expectedDelivery({ policy, targets }),
     policy,
     targets,
+    origin: input.origin ?? null,
     createdAt: now,
     startedAt: null,
     endedAt: null,

@@ -9,10 +9,16 @@ import {
   type TaskRecord,
   type TaskStatus,
 } from "../model/task.js";
-import type { NewOutboxEntry } from "../model/outbox.js";
+import { type NewOutboxEntry, type NotificationTarget, targetKey } from "../model/outbox.js";
 import type { TaskChange } from "../store/tasks/contract.js";
 import { multiLine, singleLine } from "../text/truncate.js";
-import { endNotification, type NoticeChange, stateNotification } from "./notification-text.js";
+import { addTarget, hearsChanges } from "./notification-routing.js";
+import {
+  endNotification,
+  type NoticeChange,
+  stateNotification,
+  withUserNotified,
+} from "./notification-text.js";
 
 /**
  * The delay before a change is notified. Notifications of one task keep a distance, and one that still waits is replaced
@@ -53,7 +59,14 @@ export type TaskInputEvent =
   /** The work is alive. */
   | { readonly type: "heartbeat"; readonly at: number }
   | { readonly type: "stall"; readonly at: number; readonly silentMs: number }
-  | { readonly type: "policy"; readonly at: number; readonly policy: NotifyPolicy; readonly actor: string }
+  | {
+      readonly type: "policy";
+      readonly at: number;
+      readonly policy: NotifyPolicy;
+      readonly actor: string;
+      /** Another target. */
+      readonly target?: NotificationTarget | undefined;
+    }
   /** The run, turn or session that does the work is known. */
   | {
       readonly type: "link";
@@ -162,10 +175,12 @@ function applyEvent(task: TaskRecord, input: TaskInputEvent): TaskChange | null 
       return changeWithNotice(task, at, { stalledAt: at }, event, { type: "stalled", silentMs });
     }
     case "policy": {
-      const { policy, actor } = input;
-      if (policy === task.policy) return null;
-      const delivery = expectedDelivery({ ...task, policy });
-      return { set: { policy, delivery }, events: [policyEvent(task, at, policy, actor)] };
+      const { policy, actor, target } = input;
+      const targets = target === undefined ? task.targets : addTarget(task.targets, target);
+      if (policy === task.policy && targets === task.targets) return null;
+      const delivery = expectedDelivery({ policy, targets });
+      const added = targets === task.targets || target === undefined ? {} : { target: targetKey(target) };
+      return { set: { policy, targets, delivery }, events: [policyEvent(task, at, policy, actor, added)] };
     }
     case "link":
       return {
@@ -190,8 +205,9 @@ function policyEvent(
   at: number,
   to: NotifyPolicy,
   actor: string,
+  more: Readonly<Record<string, unknown>> = {},
 ): NewTaskEvent {
-  return { type: "policy", at, data: { from, to, actor } };
+  return { type: "policy", at, data: { from, to, actor, ...more } };
 }
 
 function endChange(task: TaskRecord, finish: TaskFinish, at: number): TaskChange {
@@ -225,7 +241,10 @@ function endChange(task: TaskRecord, finish: TaskFinish, at: number): TaskChange
   const delivery = expectedDelivery({ ...task, policy });
   const notification = endNotification({ ...task, ...set });
   const targets = delivery === "not_applicable" ? [] : task.targets;
-  const notices = targets.map((target): NewOutboxEntry => ({ target, notification, inMs: 0 }));
+  const notices = targets.map((target): NewOutboxEntry => {
+    const forTarget = target.kind === "session" ? withUserNotified(notification, targets) : notification;
+    return { target, notification: forTarget, inMs: 0 };
+  });
   return { set: { ...set, delivery }, events, notices };
 }
 
@@ -238,12 +257,13 @@ function changeWithNotice(
   change: NoticeChange,
 ): TaskChange {
   const events = [event];
-  if (task.policy !== "state_changes" || task.targets.length === 0) return { set, events };
+  const targets = task.targets.filter(hearsChanges);
+  if (task.policy !== "state_changes" || targets.length === 0) return { set, events };
   const inMs = noticeDelay(task.noticedAt, at, defaults.taskStateNoticeMs);
   const notification = stateNotification({ ...task, ...set }, task.seq + 1, at, change);
   return {
     set: { ...set, noticedAt: at + inMs },
     events,
-    notices: task.targets.map((target) => ({ target, notification, inMs })),
+    notices: targets.map((target) => ({ target, notification, inMs })),
   };
 }

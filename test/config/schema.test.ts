@@ -187,3 +187,17 @@ describe("the path of the config file", () => {
     await expect(readConfig(folder)).rejects.toThrow(BadInput);
   });
 });
+
+test("the default channel must be a channel of the config", () => {
+  const channel = '[channels.team]\nkind = "bell"\n';
+  expect(parseConfig(`${channel}[notify]\nchannel = "team"\naddress = "7"`, "c").notify).toEqual({
+    channel: "team",
+    address: "7",
+    deliver: "user",
+  });
+  expect(() => parseConfig(`${channel}[notify]\nchannel = "tea"`, "c")).toThrow(
+    "c, line 4: notify.channel must be the name of a channel, and there is no [channels.tea]",
+  );
+  expect(() => parseConfig('[notify]\naddress = "7"', "c")).toThrow("notify.address is set without");
+  expect(() => parseConfig('[notify]\ndeliver = "all"', "c")).toThrow("it may be user, session or wake");
+});

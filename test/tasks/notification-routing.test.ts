@@ -1,66 +1,82 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { INTERACTION_MODES } from "../../src/model/enums.js";
+import { DELIVER_MODES, INTERACTION_MODES } from "../../src/model/enums.js";
+import type { ChatOrigin } from "../../src/model/task.js";
 import {
+  addTarget,
+  canShowTyping,
+  hearsChanges,
   resolveNotificationRouting,
-  type ChatOrigin,
   type RoutingRequest,
 } from "../../src/tasks/notification-routing.js";
 
 const PARENT = "ses_parent";
 const REQUESTER = "ses_requester";
 const chat = (kind: ChatOrigin["chat"]): ChatOrigin => ({ chat: kind, channel: "team", address: "42" });
+const inherited: ChatOrigin = { chat: "direct", channel: "default", address: null };
 
-/** The target: `P`arent, `R`equester, the user's `C`hat, or none. */
-type Hears = "P" | "R" | "C" | "-";
-
-/** Text and progress, then typing; for each origin: not known, direct, group, channel. */
+/**
+ * The targets: `P`arent or `R`equester, the user's `C`hat or the inherited `D`efault, or none. In lower case: only the
+ * end.
+ */
 const table: readonly [
   mode: RoutingRequest["mode"],
   parent: boolean,
   requester: boolean,
-  kind: string,
-  ...byOrigin: [`${Hears}${Hears}`, `${Hears}${Hears}`, `${Hears}${Hears}`, `${Hears}${Hears}`],
+  ...byOrigin: [none: string, direct: string, group: string, channel: string],
 ][] = [
-  ["run", true, true, "background", "P-", "P-", "P-", "P-"],
-  ["run", true, false, "background", "P-", "P-", "P-", "P-"],
-  ["run", false, true, "interactive", "R-", "CC", "R-", "R-"],
-  ["run", false, false, "interactive", "--", "CC", "--", "--"],
-  ["interactive", true, true, "interactive", "P-", "CC", "R-", "R-"],
-  ["interactive", true, false, "interactive", "P-", "CC", "P-", "P-"],
-  ["interactive", false, true, "interactive", "R-", "CC", "R-", "R-"],
-  ["interactive", false, false, "interactive", "--", "CC", "--", "--"],
+  ["run", true, true, "Pd", "Pc", "Pc", "Pc"],
+  ["run", true, false, "Pd", "Pc", "Pc", "Pc"],
+  ["run", false, true, "Rd", "C", "Rc", "Rc"],
+  ["run", false, false, "D", "C", "C", "C"],
+  ["interactive", true, true, "Pd", "C", "Rc", "Rc"],
+  ["interactive", true, false, "Pd", "C", "Pc", "Pc"],
+  ["interactive", false, true, "Rd", "C", "Rc", "Rc"],
+  ["interactive", false, false, "D", "C", "C", "C"],
 ];
 const origins = [null, chat("direct"), chat("group"), chat("channel")] as const;
 const targets = {
   P: { kind: "session", sessionId: PARENT },
   R: { kind: "session", sessionId: REQUESTER },
   C: { kind: "channel", channel: "team", address: "42" },
-  "-": null,
+  c: { kind: "channel", channel: "team", address: "42", on: "end" },
+  D: { kind: "channel", channel: "default", address: null },
+  d: { kind: "channel", channel: "default", address: null, on: "end" },
 } as const;
+type Letter = keyof typeof targets;
 
-const rows = table.flatMap(([mode, parent, requester, kind, ...byOrigin]) =>
-  byOrigin.map((hears, at) => ({
+const rows = table.flatMap(([mode, parent, requester, ...byOrigin]) =>
+  byOrigin.map((told, at) => ({
     mode,
     parentSessionId: parent ? PARENT : null,
     requesterSessionId: requester ? REQUESTER : null,
     origin: origins[at] ?? null,
-    kind,
-    hears,
+    told,
   })),
 );
 
 describe("the targets of work", () => {
   test.each(rows)(
-    "$mode, parent $parentSessionId, requester $requesterSessionId, origin $origin.chat: $kind, $hears",
-    ({ kind, hears, ...request }) => {
-      const [said, typing] = [hears[0], hears[1]] as [Hears, Hears];
-      expect(resolveNotificationRouting(request)).toEqual({
-        kind,
-        text: targets[said],
-        progress: targets[said],
-        typing: targets[typing],
-      });
+    "$mode, parent $parentSessionId, requester $requesterSessionId, origin $origin.chat: $told",
+    ({ told, ...request }) => {
+      const routed = (deliver: RoutingRequest["deliver"], known: ChatOrigin | null) =>
+        resolveNotificationRouting({ ...request, inherited: known, deliver }).targets;
+      const letters = told.split("") as Letter[];
+      expect(routed("user", inherited)).toEqual(letters.map((letter) => targets[letter]));
+      // Without a known chat, the chat is left out.
+      const withoutDefault = letters.filter((letter) => letter !== "d" && letter !== "D");
+      expect(routed("user", null)).toEqual(withoutDefault.map((letter) => targets[letter]));
+
+      const session = letters.find((letter) => letter === "P" || letter === "R");
+      const user = letters.find((letter) => letter !== session);
+      const expected = letters.map((letter) => targets[letter]);
+      const onlySession = session === undefined ? expected : [targets[session]];
+      expect(routed("session", inherited)).toEqual(onlySession);
+      if (session === undefined) expect(routed("wake", inherited)).toEqual(expected);
+      else {
+        const fallback = user === "c" ? targets.C : targets.D;
+        expect(routed("wake", inherited)).toEqual([{ ...targets[session], wake: true, fallback }]);
+      }
     },
   );
 
@@ -89,16 +105,39 @@ const request = fc.record({
   parentSessionId: fc.option(fc.string()),
   requesterSessionId: fc.option(fc.string()),
   origin: fc.option(origin),
+  inherited: fc.option(origin),
+  deliver: fc.constantFrom(...DELIVER_MODES),
 });
 
-test("a background child never reaches a user's channel, and nothing is sent to a group directly", () => {
+test("a background child sends no progress and no typing to a user's channel, and its end at most once", () => {
   fc.assert(
     fc.property(request, (asked) => {
-      const { kind, ...lanes } = resolveNotificationRouting(asked);
+      const routed = resolveNotificationRouting(asked);
       const background = asked.mode === "run" && asked.parentSessionId !== null;
-      expect(kind).toBe(background ? "background" : "interactive");
-      const reached = Object.values(lanes).some((target) => target?.kind === "channel");
-      expect(reached).toBe(!background && asked.origin?.chat === "direct");
+      expect(routed.kind).toBe(background ? "background" : "interactive");
+      const channels = routed.targets.filter(({ kind }) => kind === "channel");
+      expect(channels.length).toBeLessThanOrEqual(1);
+      if (!background) return;
+      expect(channels.some(hearsChanges)).toBe(false);
+      expect(routed.targets.some(canShowTyping)).toBe(false);
+      const wakes = routed.targets.some((target) => target.kind === "session" && target.wake === true);
+      if (wakes) expect(channels).toEqual([]);
     }),
   );
+});
+
+test("a chat that is named in a request is never left without a message", () => {
+  fc.assert(
+    fc.property(request, (asked) => {
+      if (asked.origin !== null) expect(resolveNotificationRouting(asked).targets).not.toEqual([]);
+    }),
+  );
+});
+
+test("a target is added once, and then hears changes", () => {
+  const { P, C, c } = targets;
+  expect(addTarget([P], C)).toEqual([P, C]);
+  expect(addTarget([P, c], C)).toEqual([P, C]);
+  const both = [P, C];
+  expect(addTarget(both, C)).toBe(both);
 });

@@ -280,7 +280,7 @@ describe("a sweep", () => {
     const copies = `with recursive n (i) as (select 1 union all select i + 1 from n where i < 510)
       insert into tasks select 'task_' || i, null, runtime, kind, owner_session_id, child_session_id, parent_task_id, agent_id,
       run_id, turn_id, label, task_text, status, delivery, policy, targets, created_at - i, started_at, ended_at, last_event_at,
-      progress, summary, outcome, error, cleanup_after, heartbeat_ms, missing_since, stalled_at, noticed_at, last_seq, version
+      progress, summary, outcome, error, cleanup_after, heartbeat_ms, missing_since, stalled_at, noticed_at, last_seq, version, origin
       from tasks, n`;
     db.exec(copies);
     db.close();

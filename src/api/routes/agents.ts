@@ -88,6 +88,7 @@ export const runAgentRoute = defineRoute({
     yieldMs: execFields.yieldMs,
     notify: execFields.notify,
     origin: execFields.origin,
+    deliver: execFields.deliver,
     maxChars: execFields.maxChars,
   }),
   response: execRoute.response.extend({

@@ -1,6 +1,8 @@
 import { z } from "zod";
 import { defaults } from "../../defaults.js";
 import {
+  CHAT_KINDS,
+  DELIVER_MODES,
   NOTIFY_POLICIES,
   TASK_DELIVERIES,
   TASK_OUTCOMES,
@@ -33,23 +35,25 @@ const name = printable(200);
 const taskParams = z.object({ id: name });
 const policy = z.enum(NOTIFY_POLICIES, { error: `must be one of ${NOTIFY_POLICIES.join(", ")}` });
 
+const chatOrigin = z.strictObject({
+  chat: z.enum(CHAT_KINDS).default("direct"),
+  /** A channel of the configuration. */
+  channel: name,
+  /** The chat or thread within the channel. Default: the configured one. */
+  address: printable(500).nullable().default(null),
+});
+
 /** Where notifications about background work go, and when. */
 export const notifyFields = {
   /** Default: by the kind of work; `silent` if the caller waits for the result or follows it. */
   notify: policy.optional(),
   /**
-   * The chat that the request came from, for the operator only. A user in a direct chat is notified there; all others,
-   * and parents of background work, are notified through their session.
+   * The chat that the request came from, for the operator only. Default: that of the session's current task, or else
+   * the default channel.
    */
-  origin: z
-    .strictObject({
-      chat: z.enum(["direct", "group", "channel"]).default("direct"),
-      /** A channel of the configuration. */
-      channel: name,
-      /** The chat or thread within the channel. Default: the configured one. */
-      address: printable(500).nullable().default(null),
-    })
-    .optional(),
+  origin: chatOrigin.optional(),
+  /** The receiver of the end of a session's work. Default: `notify.deliver` of the configuration. */
+  deliver: z.enum(DELIVER_MODES, { error: `must be one of ${DELIVER_MODES.join(", ")}` }).optional(),
 };
 
 /** One word, or several separated by commas. */
@@ -180,11 +184,12 @@ export const finishTaskRoute = defineRoute({
 
 export const notifyTaskRoute = defineRoute({
   ...endpoints.notifyTask,
-  summary: "Change when the requester of a task is notified",
+  summary: "Change when the requester of a task is notified, and add a target",
   errors: ["TASK_REFUSED"],
   audience: "session",
   params: taskParams,
-  body: z.strictObject({ policy }),
+  /** `origin`: another chat that is notified, for the operator only. */
+  body: z.strictObject({ policy, origin: chatOrigin.optional() }),
   response: z.object({ task: taskSchema, changed: z.boolean() }),
 });
 

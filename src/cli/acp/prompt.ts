@@ -6,6 +6,7 @@ import { BadInput, GatewayUnreachable, NotFound } from "../../errors.js";
 import { newTurnId } from "../../model/ids.js";
 import { connectOrStart, type GatewayConnection } from "../client/connect.js";
 import {
+  channellessOption,
   misplacedNotifyOption,
   notifyBody,
   type NotifyFlags,
@@ -160,11 +161,17 @@ export function rejectNotifyOptions(flags: NotifyFlags): void {
   if (misplaced !== null) throw new BadInput("option", `${misplaced}: add --detach; nothing was sent`);
 }
 
+export function rejectChannellessOptions(flags: NotifyFlags): void {
+  const channelless = channellessOption(flags);
+  if (channelless !== null) throw new BadInput("option", `${channelless}; nothing was sent`);
+}
+
 /** Sends a prompt to an agent and shows its answer. */
 export async function promptSession(wanted: string, prompt: string, flags: PromptFlags): Promise<number> {
   const { json = false } = flags;
   const wait = flags.wait && !isDetached(flags);
   if (wait) rejectNotifyOptions(flags);
+  rejectChannellessOptions(flags);
   const words = await readPrompt(prompt);
   const found = await retryUntilAnswered(await connectOrStart(), (client) =>
     resolveAcpSession(client, wanted),

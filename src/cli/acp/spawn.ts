@@ -18,6 +18,7 @@ import {
   type DisplayFlags,
   printBackgroundTurn,
   readPrompt,
+  rejectChannellessOptions,
   rejectNotifyOptions,
   showTurn,
   turnLimits,
@@ -60,6 +61,7 @@ export async function spawnSession(
   const agent = agentCommand === undefined ? (first ?? "") : null;
   checkAgent(agent, second, flags);
   if (!isDetached(flags)) rejectNotifyOptions(flags);
+  rejectChannellessOptions(flags);
   const words = agent === null ? first : second;
   if (mode === "run" && words === undefined)
     throw new BadInput("mode", "--mode run needs a prompt; nothing was started");

@@ -11,6 +11,7 @@ import { sanitizeText } from "../../text/sanitize.js";
 import { truncateStart } from "../../text/truncate.js";
 import { connectOrStart } from "../client/connect.js";
 import {
+  channellessOption,
   misplacedNotifyOption,
   notifyBody,
   type NotifyFlags,
@@ -152,7 +153,7 @@ export async function runAgent(agent: string, argument: string, flags: RunAgentF
   if (!isDetached(flags) && misplaced !== null)
     throw new BadInput("option", `${misplaced}: add --detach; nothing was started`);
   // A resumed session may belong to another session, which is then the target.
-  const targetless = resume === undefined ? targetlessNotifyOption(flags) : null;
+  const targetless = resume === undefined ? await targetlessNotifyOption(flags) : channellessOption(flags);
   if (targetless !== null) throw new BadInput("option", `${targetless}; nothing was started`);
   const prompt = argument === "-" ? await text(process.stdin) : argument;
   const umask = currentUmask();
@@ -172,7 +173,7 @@ type AgentBody = RequestOf<"runAgent">["body"];
 
 async function runAgentDetached(
   request: RunAgentRequest,
-  notification: Pick<AgentBody, "notify" | "origin">,
+  notification: Pick<AgentBody, "notify" | "origin" | "deliver">,
 ): Promise<number> {
   const { client } = await connectOrStart();
   const body = agentBody(request, execRequestBody(displayedCommand(request), request.options));

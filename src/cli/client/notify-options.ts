@@ -1,52 +1,117 @@
-import { Option, type Command } from "commander";
+import { InvalidArgumentError, Option, type Command } from "commander";
 import type { GatewayClient } from "../../api/client.js";
 import type { ResponseOf } from "../../api/contract.js";
-import type { NotifyPolicy } from "../../model/task.js";
-import { NOTIFY_POLICIES } from "../../model/enums.js";
+import { CHAT_KINDS, DELIVER_MODES, NOTIFY_POLICIES } from "../../model/enums.js";
+import type { ChatOrigin, DeliverMode, NotifyPolicy } from "../../model/task.js";
 import { notice } from "../print/stderr.js";
 import { sessionToken } from "./requester.js";
 
-/** The notification options of commands that start background work. */
-export interface NotifyFlags {
-  readonly notify?: NotifyPolicy;
+/** The options that name a chat. */
+export interface ChatFlags {
   readonly notifyChannel?: string;
   /** The former name of `notifyChannel`. */
   readonly tell?: string;
+  readonly notifyAddress?: string;
+  readonly notifyChat?: ChatOrigin["chat"];
+}
+
+/** The notification options of commands that start background work. */
+export interface NotifyFlags extends ChatFlags {
+  readonly notify?: NotifyPolicy;
+  readonly deliver?: DeliverMode;
+}
+
+/** `condition`: when the options apply, as a prefix of their help. */
+export function addChatOptions(command: Command, condition = ""): Command {
+  return command
+    .option("--notify-channel <channel>", `${condition}notify this channel of the config file`)
+    .option("--notify-address <address>", "with --notify-channel: the chat or thread in it", address)
+    .addOption(
+      new Option("--notify-chat <kind>", "with --notify-channel: the kind of that chat").choices(CHAT_KINDS),
+    )
+    .addOption(new Option("--tell <channel>", "the former name of --notify-channel").hideHelp());
 }
 
 export function addNotifyOptions(command: Command): Command {
-  return command
-    .option("--notify-channel <channel>", "with --detach: notify this channel of the config file")
-    .addOption(new Option("--tell <channel>", "the former name of --notify-channel").hideHelp())
+  return addChatOptions(command, "with --detach: ")
     .addOption(
       new Option("--notify <policy>", "with --detach: when to notify the requester").choices(NOTIFY_POLICIES),
+    )
+    .addOption(
+      new Option("--deliver <receiver>", "with --detach, for a session: the receiver of the end").choices(
+        DELIVER_MODES,
+      ),
     );
 }
 
-/** The notification fields of a request. */
-export function notifyBody({ notify, notifyChannel, tell }: NotifyFlags) {
+function address(text: string): string {
+  if (text !== "") return text;
+  throw new InvalidArgumentError("Write an address, as -1001234567890/17 of Telegram.");
+}
+
+/** The chat of a request. */
+export function originOf({ notifyChannel, tell, notifyAddress, notifyChat }: ChatFlags) {
   const channel = notifyChannel ?? tell;
+  if (channel === undefined) return {};
+  return {
+    origin: {
+      channel,
+      ...(notifyAddress === undefined ? {} : { address: notifyAddress }),
+      ...(notifyChat === undefined ? {} : { chat: notifyChat }),
+    },
+  };
+}
+
+/** The notification fields of a request. */
+export function notifyBody(flags: NotifyFlags) {
+  const { notify, deliver } = flags;
   return {
     ...(notify === undefined ? {} : { notify }),
-    ...(channel === undefined ? {} : { origin: { channel } }),
+    ...(deliver === undefined ? {} : { deliver }),
+    ...originOf(flags),
   };
 }
 
 /** A notification option of a command that waits for the result itself. Null: there is none. */
-export function misplacedNotifyOption({ notify, notifyChannel, tell }: NotifyFlags): string | null {
+export function misplacedNotifyOption(flags: NotifyFlags): string | null {
+  const { notify, notifyChannel, tell, notifyAddress, notifyChat, deliver } = flags;
   const given = [
     notifyChannel === undefined ? null : "--notify-channel",
     tell === undefined ? null : "--tell",
+    notifyAddress === undefined ? null : "--notify-address",
+    notifyChat === undefined ? null : "--notify-chat",
     notify === undefined ? null : "--notify",
+    deliver === undefined ? null : "--deliver",
   ].find((name) => name !== null);
   return given === undefined ? null : `${given} is for work in the background`;
 }
 
+/** An option about a chat without its channel. Null: there is none. */
+export function channellessOption(flags: ChatFlags): string | null {
+  const { notifyChannel, tell, notifyAddress, notifyChat } = flags;
+  if ((notifyChannel ?? tell) !== undefined) return null;
+  if (notifyAddress !== undefined) return "--notify-address needs --notify-channel <channel>";
+  return notifyChat === undefined ? null : "--notify-chat needs --notify-channel <channel>";
+}
+
 /** A notification without a target: the operator has no session that could be notified. Null: there is a target. */
-export function targetlessNotifyOption({ notify, notifyChannel, tell }: NotifyFlags): string | null {
+export async function targetlessNotifyOption(flags: NotifyFlags): Promise<string | null> {
+  const channelless = channellessOption(flags);
+  if (channelless !== null) return channelless;
+  const { notify, notifyChannel, tell } = flags;
   if (!wantsNotification(notify) || (notifyChannel ?? tell) !== undefined || sessionToken() !== null)
     return null;
-  return `--notify ${notify} has no target: add --notify-channel <channel>`;
+  if (await hasDefaultChannel()) return null;
+  return `--notify ${notify} has no target: add --notify-channel <channel>, or set notify.channel in the config`;
+}
+
+/** The gateway decides by the config that it read; this one avoids a start that is in vain. */
+async function hasDefaultChannel(): Promise<boolean> {
+  const { readSettings } = await import("../../config/settings.js");
+  return readSettings().then(
+    ({ config }) => config.notify.channel !== undefined,
+    () => true,
+  );
 }
 
 /** Warns if a task has no notification target; only its gateway knows the session it belongs to. */

@@ -195,7 +195,7 @@ export function addRunCommand(program: Command, setExitCode: SetExitCode): void 
 }
 
 async function startRun(argv: string[], flags: RunFlags): Promise<number> {
-  const misplaced = misplacedOption(flags);
+  const misplaced = misplacedOption(flags) ?? (await targetlessNotifyOption(flags));
   if (misplaced !== null) throw new BadInput("option", `${misplaced}; nothing was started`);
   const input: CommandInput = (await wantsPty(flags)) ? { io: "pty", argv } : { io: "pipe", argv };
   const options = toSpawnOptions(flags);
@@ -243,7 +243,7 @@ function misplacedOption(flags: RunFlags): string | null {
   if (port === undefined && readyTimeout !== undefined) return "--ready-timeout needs a --port to wait for";
   if (service === true && timeout !== undefined && timeout > 0)
     return "a service has no --timeout: it runs until it is stopped";
-  return targetlessNotifyOption(flags);
+  return null;
 }
 
 function parseTcpPort(text: string): number {

@@ -71,7 +71,7 @@ export function noticeIfWaitingForApproval(report: (message: string) => void): D
 export async function runDetached(
   input: CommandInput,
   options: SpawnOptions,
-  notification: Pick<RequestOf<"exec">["body"], "notify" | "origin">,
+  notification: Pick<RequestOf<"exec">["body"], "notify" | "origin" | "deliver">,
   json: boolean,
 ): Promise<number> {
   const { client } = await connectOrStart();

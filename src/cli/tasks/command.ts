@@ -1,5 +1,6 @@
 import { Argument, type Command, InvalidArgumentError } from "commander";
 import { NOTIFY_POLICIES, TASK_RUNTIMES, TASK_STATUSES } from "../../model/enums.js";
+import { addChatOptions } from "../client/notify-options.js";
 import { lazyAction, positiveIntegerUpTo, type SetExitCode } from "../options/parsers.js";
 
 const about = `
@@ -82,12 +83,15 @@ export function addTasksCommand(program: Command, setExitCode: SetExitCode): voi
     .addHelpText("after", waitHelp)
     .action(lazyAction(setExitCode, () => import("./wait.js"), "waitForTask"));
   tasks.commandsGroup("Control:");
-  tasks
+  const notify = tasks
     .command("notify")
-    .summary("set when the requester of a task is notified")
-    .description("Set when the requester of a running task is notified.")
+    .summary("set when and where a task notifies")
+    .description(
+      "Set when the requester of a running task is notified, and add a channel that is notified too.",
+    )
     .argument("<task>", TASK_ARGUMENT)
-    .addArgument(new Argument("<policy>", "when").choices(NOTIFY_POLICIES))
+    .addArgument(new Argument("<policy>", "when").choices(NOTIFY_POLICIES));
+  addChatOptions(notify)
     .option("--json", "print the task as JSON")
     .addHelpText("after", policyHelp)
     .action(lazyAction(setExitCode, () => import("./control.js"), "setNotifyPolicy"));

@@ -1,8 +1,15 @@
 import type { ResponseOf } from "../../api/contract.js";
+import { BadInput } from "../../errors.js";
 import type { NotifyPolicy } from "../../model/task.js";
 import { processNames } from "../acp/view/texts.js";
 import { assertOperator, connectOrStart } from "../client/connect.js";
-import { wantsNotification, warnNobodyNotified } from "../client/notify-options.js";
+import {
+  channellessOption,
+  type ChatFlags,
+  originOf,
+  wantsNotification,
+  warnNobodyNotified,
+} from "../client/notify-options.js";
 import { openReadClient } from "../client/read-client.js";
 import type { JsonFlag } from "../options/parsers.js";
 import { exitCodes } from "../print/exit-code.js";
@@ -98,11 +105,14 @@ async function retryOrDismiss(
 export async function setNotifyPolicy(
   wanted: string,
   policy: NotifyPolicy,
-  { json = false }: JsonFlag,
+  flags: JsonFlag & ChatFlags,
 ): Promise<number> {
+  const { json = false } = flags;
+  const channelless = channellessOption(flags);
+  if (channelless !== null) throw new BadInput("option", `${channelless}; nothing was changed`);
   const params = taskParams(wanted);
   const { client } = await connectOrStart();
-  const answer = await client.notifyTask({ params, body: { policy } });
+  const answer = await client.notifyTask({ params, body: { policy, ...originOf(flags) } });
   const { task, changed } = answer;
   if (json) print(toJson(answer));
   else {

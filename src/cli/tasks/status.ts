@@ -31,9 +31,11 @@ export function taskStatusColour(task: ShownTask, palette: Palette): (text: stri
 }
 
 export function targetText(target: NotificationTarget): string {
-  if (target.kind === "session") return `session ${target.sessionId}`;
-  const { channel, address } = target;
-  return sanitizeLine(address === null ? `channel ${channel}` : `channel ${channel} (${address})`);
+  if (target.kind === "session")
+    return `session ${target.sessionId}${target.wake === true ? " (wakes its agent)" : ""}`;
+  const { channel, address, on } = target;
+  const place = address === null ? `channel ${channel}` : `channel ${channel} (${address})`;
+  return sanitizeLine(on === "end" ? `${place} at the end` : place);
 }
 
 export type ShownTaskEvent = ResponseOf<"taskEvents">["events"][number];
@@ -55,7 +57,7 @@ export function taskEventText({ type, data }: ShownTaskEvent): string {
     case "stalled":
       return `no event for ${formatDuration(Number(data["silentMs"] ?? 0))}`;
     case "policy":
-      return joinParts(`${word("from")} → ${word("to")}`, by);
+      return joinParts(`${word("from")} → ${word("to")}`, word("target"), by);
     case "linked":
       return joinParts(word("runId"), word("turnId"), word("childSessionId"));
     case "missing":
@@ -65,6 +67,7 @@ export function taskEventText({ type, data }: ShownTaskEvent): string {
     case "refused":
       return `${joinParts(word("said"), word("status"))}: it ${word("why") === "ended" ? "has ended" : "has not started"}`;
     case "retried":
+      return joinParts(word("why"), word("channel"), by);
     case "dismissed":
       return by;
     case "restored":

@@ -9,10 +9,10 @@ import type { TaskStore } from "../../store/tasks/contract.js";
 import type { Problem, Run, Supervisor } from "../../supervisor/api.js";
 import { type TaskInput, taskKeyOfRun, type ApplyResult, type Tasks } from "../../tasks/tasks.js";
 import { type MaintenanceAction, planMaintenance, type WorkStatus } from "../../tasks/plan-maintenance.js";
-import { resultTargets } from "../../tasks/notification-routing.js";
 import { ObservationWindow, sweepTasks } from "../../tasks/sweep.js";
 import type { TaskFinish, TaskInputEvent } from "../../tasks/transition.js";
 import type { TaskEventFollower } from "../monitoring/event-follower.js";
+import type { AgentWaker } from "./agent-waker.js";
 import { acknowledgeReadMessages, type ReadReceiptStore } from "./notifications.js";
 import { ProgressReporter, type ProgressReporterDeps } from "./progress.js";
 import { TypingIndicator, type TypingIndicatorDeps } from "./typing-indicator.js";
@@ -33,12 +33,7 @@ export function taskForRecoveredRun(run: RunRecord): TaskInput | null {
     ownerSessionId: sessionId,
     agentId,
     runId,
-    targets: resultTargets({
-      mode: "run",
-      parentSessionId: sessionId,
-      requesterSessionId: null,
-      origin: null,
-    }),
+    targets: sessionId === null ? [] : [{ kind: "session", sessionId }],
   };
 }
 
@@ -49,6 +44,7 @@ export interface BackgroundDeps
   readonly supervisor: Supervisor;
   readonly acp: WorkStatusDeps["acp"] & ProgressReporterDeps["acp"];
   readonly tail: TaskEventFollower;
+  readonly waker: Pick<AgentWaker, "statusOf">;
   readonly onProblem: (problem: Problem) => void;
 }
 
@@ -149,7 +145,7 @@ export class Background implements AsyncDisposable {
     if (apply) {
       for (const runId of this.#recoveredRuns)
         await this.#guarded(runId, `run ${runId}`, () => this.#createMissingTask(runId), undefined);
-      await acknowledgeReadMessages(this.#deps.store);
+      await acknowledgeReadMessages(this.#deps.store, { waker: this.#deps.waker });
     }
     return sweepTasks({
       store: this.#deps.store,

@@ -3,10 +3,10 @@ import { linkAbort } from "../../async/abort.js";
 import type { Channel } from "../../channels/channel.js";
 import { defaults } from "../../defaults.js";
 import type { TaskRecord } from "../../model/task.js";
-import { targetKey } from "../../model/outbox.js";
+import { type ChannelTarget, targetKey } from "../../model/outbox.js";
 import type { TaskStore } from "../../store/tasks/contract.js";
 import { DeliveryFailed } from "../../tasks/delivery.js";
-import { canShowTyping, type ChannelTarget } from "../../tasks/notification-routing.js";
+import { canShowTyping } from "../../tasks/notification-routing.js";
 
 export interface TypingIndicatorDeps {
   readonly store: Pick<TaskStore, "getTask">;

@@ -30,7 +30,7 @@ import {
   findParentSession,
   resolveTargets,
   waitingOptions,
-} from "../background/notifications.js";
+} from "../background/targets.js";
 
 const PRESETS: Readonly<Record<(typeof PERMISSION_PRESETS)[number], readonly PermissionRule[]>> = {
   "approve-all": [{ effect: "allow" }],
@@ -203,13 +203,13 @@ async function acpTask(
     runId,
     turnId,
     parentTaskId: await findCurrentTask(deps.store, requester),
-    ...resolveTargets({
+    ...(await resolveTargets(deps, {
       requester,
       requested: prompt,
       mode: mode === "run" ? "run" : "interactive",
       parentSessionId,
       seesResult: !wait && !background,
-    }),
+    })),
   };
 }
 

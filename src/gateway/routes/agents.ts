@@ -19,7 +19,7 @@ import {
   findParentSession,
   resolveTargets,
   waitingOptions,
-} from "../background/notifications.js";
+} from "../background/targets.js";
 import type { HandlerDeps } from "./deps.js";
 import { assertRunIdUnused } from "./exec-as-task.js";
 import { execCommand } from "./exec.js";
@@ -160,7 +160,7 @@ async function subagentTask(
     agentId: session.agentId,
     runId,
     parentTaskId: await findCurrentTask(deps.store, requester),
-    ...resolveTargets({ requester, requested: body, mode: "run", parentSessionId, seesResult }),
+    ...(await resolveTargets(deps, { requester, requested: body, mode: "run", parentSessionId, seesResult })),
   };
 }
 

@@ -38,6 +38,8 @@ export interface HandlerDeps
   readonly channels: ChannelEntries;
   /** Rules of the config for permission requests of agents. */
   readonly permissionRules: Config["permissions"];
+  /** Defaults of notifications. */
+  readonly notify: Config["notify"];
   readonly deliver: Deliver;
   /** Defaults of exec requests. */
   readonly defaults: Config["defaults"];

@@ -12,7 +12,7 @@ import {
   findCurrentTask,
   resolveTargets,
   waitingOptions,
-} from "../background/notifications.js";
+} from "../background/targets.js";
 import type { HandlerDeps } from "./deps.js";
 import { execCommand } from "./exec.js";
 
@@ -87,7 +87,7 @@ async function taskInput(
 ): Promise<TaskInput> {
   const { requester } = context;
   const parentSessionId = sessionId ?? null;
-  const targets = resolveTargets({ requester, requested: body, mode: "run", parentSessionId });
+  const targets = await resolveTargets(deps, { requester, requested: body, mode: "run", parentSessionId });
   return {
     runtime: "exec",
     key: taskKeyOfRun(runId),

@@ -1,4 +1,5 @@
 import type { RequestContext, RouteHandlers } from "../../api/contract.js";
+import { defaults } from "../../defaults.js";
 import { BadInput, NotFound, TaskRefused } from "../../errors.js";
 import { isTaskEnded, type TaskRecord } from "../../model/task.js";
 import { createTaskQueries, resolveTask } from "../../queries/tasks.js";
@@ -7,7 +8,12 @@ import { taskKeyOfCaller, type ApplyResult } from "../../tasks/tasks.js";
 import { describeAction } from "../../tasks/plan-maintenance.js";
 import type { TaskInputEvent } from "../../tasks/transition.js";
 import { cancelTaskWork } from "../background/cancel.js";
-import { assertMaySetOrigin, findCurrentTask, resolveTargets } from "../background/notifications.js";
+import {
+  assertMaySetOrigin,
+  channelTargetOf,
+  findCurrentTask,
+  resolveTargets,
+} from "../background/targets.js";
 import type { HandlerDeps } from "./deps.js";
 
 /** The agent id of a task. A session can only name its own; the operator any. */
@@ -54,12 +60,12 @@ export function createTaskHandlers(deps: HandlerDeps) {
     ...createTaskQueries(deps),
 
     createTask: async ({ body }, { requester }) => {
-      const { key, queued, parent, notify, origin, ...rest } = body;
+      const { key, queued, parent, notify, origin, deliver, ...rest } = body;
       const self = sessionIdOf(requester);
       assertMaySetOrigin(requester, body, deps.channels);
-      const targets = resolveTargets({
+      const targets = await resolveTargets(deps, {
         requester,
-        requested: { notify, origin },
+        requested: { notify, origin, deliver },
         mode: "run",
         parentSessionId: self,
       });
@@ -98,15 +104,24 @@ export function createTaskHandlers(deps: HandlerDeps) {
       return requireAccepted(await applyEvent(taskId, { type: "finish", ...finish }));
     },
 
-    notifyTask: async ({ params, body: { policy } }, { requester }) => {
-      const { taskId, ownerSessionId } = await visible(requester, params.id);
+    notifyTask: async ({ params, body }, { requester }) => {
+      const { taskId, ownerSessionId, targets } = await visible(requester, params.id);
+      const { policy, origin } = body;
+      assertMaySetOrigin(requester, body, deps.channels, "nothing was changed");
       if (!(await deps.authorizer.canSeeRunsOf(requester)(ownerSessionId)))
         throw new BadInput(
           "task",
           `only the owner of task ${taskId} may change its notifications; nothing was changed`,
         );
+      if (origin !== undefined && targets.length >= defaults.taskTargets)
+        throw new BadInput(
+          "origin",
+          `task ${taskId} has ${targets.length} notification targets, the most that are allowed; nothing was changed`,
+        );
       const { actor } = requester;
-      return requireAccepted(await applyEvent(taskId, { type: "policy", at: Date.now(), policy, actor }));
+      const target = origin === undefined ? undefined : channelTargetOf(deps.channels, origin);
+      const event = { type: "policy", at: Date.now(), policy, actor, target } as const;
+      return requireAccepted(await applyEvent(taskId, event));
     },
 
     cancelTask: async ({ params, body: { reason } }, { requester, disconnected }) => {

@@ -17,7 +17,7 @@ import {
   SESSION_TOKENS_SQL,
   SESSIONS_SQL,
 } from "./migrations/sessions.js";
-import { TASKS_SQL } from "./migrations/tasks.js";
+import { TASK_ORIGIN_SQL, TASKS_SQL } from "./migrations/tasks.js";
 
 export interface Migration {
   readonly id: number;
@@ -59,6 +59,7 @@ export const migrations: readonly Migration[] = [
   { id: 18, name: "session-close", sql: SESSION_CLOSE_SQL, minCompatible: 16 },
   { id: 19, name: "acp-settings", sql: ACP_SETTINGS_SQL, minCompatible: 16 },
   { id: 20, name: "permission-rules", sql: PERMISSION_RULES_SQL, minCompatible: 16 },
+  { id: 21, name: "task-origin", sql: TASK_ORIGIN_SQL, minCompatible: 16 },
 ];
 
 /** All tables of a store, each after those that it refers to. */

@@ -66,7 +66,7 @@ test("--notify without a target is refused, or warned of if only the gateway kno
       code: 2,
       stdout: "",
       stderr:
-        "holdfast: --notify state_changes has no target: add --notify-channel <channel>; nothing was started\n",
+        "holdfast: --notify state_changes has no target: add --notify-channel <channel>, or set notify.channel in the config; nothing was started\n",
     });
   const spawn = ["acp", "spawn", "--agent-command", SCRIPTED_AGENT, "--background", ...notify];
   const spawned = await fixture.batchCli.holdfast(...spawn, scriptedPrompt({ say: "x" }));
@@ -141,7 +141,25 @@ test("the notify policy of a task can be changed until the task ends", async () 
     stdout: `${id}: done_only\n`,
     stderr: `holdfast: ${id} has no notification target, so no notification will be sent\n`,
   });
+  const refused = [
+    [["--notify-address", "7"], "--notify-address needs --notify-channel <channel>"],
+    [["--tell", "nowhere"], "there is no channel nowhere in the config"],
+  ] as const;
+  for (const [words, why] of refused)
+    expect(await fixture.tasks("notify", id, "done_only", ...words)).toMatchObject({
+      code: 2,
+      stderr: `holdfast: ${why}; nothing was changed\n`,
+    });
+  const added = ["--tell", "user", "--notify-address", "7/8"];
+  expect(await fixture.tasks("notify", id, "done_only", ...added)).toMatchObject({ code: 0, stderr: "" });
+  expect((await fixture.tasks("notify", id, "done_only", ...added)).stdout).toBe(
+    `${id}: done_only, as before\n`,
+  );
+  expect((await fixture.tasks("show", id)).stdout).toContain("channel user (7/8)");
   await fixture.client.finishTask({ params: { id }, body: { status: "succeeded" } });
+  await waitFor("the added channel is notified", async () =>
+    (await readFile(fixture.received, "utf8")).includes(`task-terminal:${id}`),
+  );
   expect(await fixture.tasks("notify", id, "silent")).toMatchObject({
     code: 1,
     stdout: "",

@@ -1,10 +1,7 @@
 import { DatabaseSync } from "@photostructure/sqlite";
 import { expect, test } from "vitest";
-import {
-  acknowledgeReadMessages,
-  findCurrentTask,
-  resolveTargets,
-} from "../../../src/gateway/background/notifications.js";
+import { acknowledgeReadMessages } from "../../../src/gateway/background/notifications.js";
+import { findCurrentTask, resolveTargets } from "../../../src/gateway/background/targets.js";
 import type { NotificationTarget } from "../../../src/model/outbox.js";
 import { SessionHistory } from "../../../src/sessions/history.js";
 import { newSession } from "../../support/store/session-samples.js";
@@ -15,10 +12,11 @@ test("a new task of a session is a child of the session's current task, also aft
   const { session } = await registry.store.createSession(newSession());
   const requester = { kind: "session", actor: "session", session } as const;
   const asks = { requester, requested: {}, mode: "run", parentSessionId: session.id } as const;
+  const deps = { store: registry.store, channels: {}, notify: { deliver: "user" } } as const;
   expect(await findCurrentTask(registry.store, requester)).toBeNull();
   const own = await registry.startTask({ childSessionId: session.id });
   registry.setNow(own.createdAt + 1);
-  for (let n = 0; n < 101; n += 1) await registry.startTask(resolveTargets(asks));
+  for (let n = 0; n < 101; n += 1) await registry.startTask(await resolveTargets(deps, asks));
   expect(await findCurrentTask(registry.store, requester)).toBe(own.taskId);
   expect(await findCurrentTask(registry.store, { kind: "operator", actor: "operator" })).toBeNull();
 });

@@ -125,7 +125,7 @@ test("a user alone with an agent sees a typing indicator until the turn ends in 
   ]);
 });
 
-test("a background child sends no text, progress or typing to the user's chat; the conversation there continues", async () => {
+test("a background child sends its end, no progress and no typing to the user's chat; the conversation there continues", async () => {
   const { home, calls } = await chat();
   const { client } = await startGatewayProcess(home);
   const boss = { argv: shellAgent(), cwd: home, key: "boss", permissions: "approve-all" as const };
@@ -151,9 +151,13 @@ test("a background child sends no text, progress or typing to the user's chat; t
       const { task, messages } = await client.getTask({ params: { id } });
       return task.progress !== null && messages.some(({ status }) => status === "session_queued");
     });
-    const { task } = await client.getTask({ params: { id } });
-    expect(task.targets).toEqual([{ kind: "session", sessionId: parent.sessionId }]);
   }
+  const targets = await Promise.all(
+    children.map(async (id) => (await client.getTask({ params: { id } })).task.targets),
+  );
+  const session = { kind: "session", sessionId: parent.sessionId };
+  const user = { kind: "channel", channel: "user", address: null, on: "end" };
+  expect(targets).toEqual([[session], [session, user]]);
   expect(calls()).toEqual([]);
 
   const said = held(home, "in-the-foreground");
@@ -169,7 +173,11 @@ test("a background child sends no text, progress or typing to the user's chat; t
   expect(texts(own).at(-1)).toMatch(/ succeeded: in-the-foreground$/);
   work.open();
   for (const id of children) await told(client, id, "session_queued");
-  expect(calls()).toEqual(own);
+  await waitFor("the user is notified of the end", () => calls().length > own.length);
+  // Of the child whose chat is known, and of nothing but its end.
+  const later = calls().slice(own.length);
+  expect(texts(later)).toEqual([expect.stringMatching(/ succeeded: in-the-background$/)]);
+  expect(signs(later)).toBe(0);
   expect(JSON.stringify(own)).not.toContain("in-the-background");
 });
 

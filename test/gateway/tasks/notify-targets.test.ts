@@ -24,7 +24,15 @@ describe("the notification targets of work that the operator starts", () => {
     expect(await newest()).toBe(id);
   });
 
-  test("a group, and a child in the background: its session, also if the request names the user", async () => {
+  test("a group without a session: the group", async () => {
+    const group = { ...userOrigin, chat: "group", address: "-100/7" } as const;
+    const { run } = await fixture.client.exec({ body: { argv: ["true"], background: true, origin: group } });
+    const { taskId, targets } = await told(run.runId, "delivered");
+    expect(targets).toEqual([{ kind: "channel", channel: "user", address: "-100/7" }]);
+    expect(heardOf(taskId)).toBe(1);
+  });
+
+  test("a group with a session, and a child in the background: the session, and the chat at the end", async () => {
     const parent = await boss("boss-10");
     for (const body of [
       { ...agent, key: "grouped", prompt: "echo 1", origin: { ...userOrigin, chat: "group" as const } },
@@ -34,9 +42,12 @@ describe("the notification targets of work that the operator starts", () => {
         body: { ...body, parentSessionKey: "boss-10", background: true },
       });
       const id = await newest();
-      expect((await shown(id)).task.targets).toEqual([{ kind: "session", sessionId: parent.id }]);
+      expect((await shown(id)).task.targets).toEqual([
+        { kind: "session", sessionId: parent.id },
+        { kind: "channel", channel: "user", address: null, on: "end" },
+      ]);
       await told(id, "session_queued");
-      expect(heardOf(id)).toBe(0);
+      expect(heardOf(id)).toBe(1);
     }
   });
 

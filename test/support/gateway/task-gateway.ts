@@ -16,7 +16,7 @@ export const userOrigin = { channel: "user" } as const;
 type Task = ResponseOf<"getTask">["task"];
 
 /** A gateway for all tests of a file, with a user's channel that notes what it is told, and one that cannot be reached. */
-export function taskGateway() {
+export function taskGateway(moreConfig = "") {
   const place = mkdtempSync(join(tmpdir(), "hf-tasks-"));
   afterAll(() => rmSync(place, { recursive: true }));
   const heard = join(place, "heard");
@@ -30,7 +30,8 @@ kind = "command"
 argv = ["/bin/sh", "-c", "cat >> ${heard}"]
 [channels.deaf]
 kind = "telegram"
-token = { env = "NO_BOT_OF_OURS" }`,
+token = { env = "NO_BOT_OF_OURS" }
+${moreConfig}`,
     "",
   );
   const fixture = gatewayForFile({ config });

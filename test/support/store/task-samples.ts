@@ -33,6 +33,7 @@ export function newTask(change: Partial<NewTask> = {}): NewTask {
     delivery: "pending",
     policy: "done_only",
     targets: [PARENT],
+    origin: { chat: "group", channel: "chat", address: "42" },
     createdAt: AT,
     startedAt: null,
     endedAt: null,

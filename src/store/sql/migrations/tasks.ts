@@ -101,3 +101,8 @@ create index task_outbox_of_task on task_outbox (task_id);
 create index task_outbox_states on task_outbox (task_id) where kind = 'state';
 create index task_outbox_sending on task_outbox (lease_owner) where lease_owner is not null;
 `;
+
+/** The chat that the work was requested in, as JSON. */
+export const TASK_ORIGIN_SQL = `
+alter table tasks add column origin text;
+`;
