@@ -49,6 +49,7 @@ const statements: Readonly<Record<string, (store: Store) => Promise<unknown>>> =
   getSessionByKey: (store) => store.getSessionByKey("s"),
   listSessions: (store) => store.listSessions({ limit: 1 }),
   setAgentSessionId: (store) => store.setAgentSessionId("s", "a"),
+  recordSessionClosing: (store) => store.recordSessionClosing("s", "a", null),
   listMessages: (store) => store.listMessages("s", { limit: 1 }),
   countMessages: (store) => store.countMessages("s"),
   listUnansweredMessages: (store) => store.listUnansweredMessages({ gatewayInstanceId: "g" }, 1),
