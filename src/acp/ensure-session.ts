@@ -1,12 +1,14 @@
 import { resolve } from "node:path";
+import { isDeepStrictEqual } from "node:util";
 import {
   clientAccessUpdate,
   grantsAnyAccess,
   type RequestedClientAccess,
   resolveClientAccess,
 } from "../config/agents.js";
+import { resolveMcpServers } from "../config/mcp.js";
 import { SessionTaken } from "../errors.js";
-import type { AcpMode, AcpSession, ReapPolicy } from "../model/acp.js";
+import type { AcpMode, AcpSession, McpServer, ReapPolicy } from "../model/acp.js";
 import type { AgentSettings } from "../model/agent-state.js";
 import type { PermissionRule } from "../model/permission-rule.js";
 import type { SessionRecord } from "../model/session.js";
@@ -28,6 +30,8 @@ export interface EnsureSessionRequest extends RequestedAgentCommand {
   readonly mode?: AcpMode;
   readonly rules?: readonly PermissionRule[];
   readonly reap?: ReapPolicy;
+  /** In addition to those of the config; one with the same name replaces it. */
+  readonly mcpServers?: readonly McpServer[] | undefined;
   /** In addition to the client access that the catalogue grants the agent. */
   readonly client?: RequestedClientAccess | undefined;
   /** Made when the agent is started. In a session that is open already they are made at once. */
@@ -74,6 +78,7 @@ export async function ensureSession(
     mode,
     rules: request.rules ?? DEFAULT_PERMISSION_RULES,
     reap: request.reap ?? "asked",
+    mcpServers: resolveMcpServers(registry.deps.mcpServers ?? {}, agent, request.mcpServers),
     state: "down",
     runId: null,
     tmpdir: null,
@@ -111,12 +116,15 @@ async function reuseSession(
   row: SessionRecord,
   existing: AcpSession,
   command: AgentCommand,
-  { rules = existing.rules, settings, requester }: EnsureSessionRequest,
+  { rules = existing.rules, mcpServers = [], settings, requester }: EnsureSessionRequest,
 ): Promise<EnsuredSession> {
   if (existing.command !== displayCommand(command.argv))
     throw new SessionTaken(row.key, `its agent is another: ${existing.command}`);
   if (JSON.stringify(existing.rules) !== JSON.stringify(rules))
     throw new SessionTaken(row.key, "an open session has it, with other permissions");
+  const other = mcpServers.find((each) => !existing.mcpServers.some((own) => isDeepStrictEqual(own, each)));
+  if (other !== undefined)
+    throw new SessionTaken(row.key, `an open session has it, without this MCP server: ${other.name}`);
   const runner = await registry.requireRunner(row.id);
   registry.commands.remember(row.id, command);
   await runner.ensureAgent();

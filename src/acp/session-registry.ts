@@ -1,6 +1,7 @@
 import { type Clock, hostClock } from "../async/clock.js";
 import { deferred } from "../async/deferred.js";
 import { type AgentEntry, recordedClientAccess } from "../config/agents.js";
+import type { ConfiguredMcpServer } from "../config/mcp.js";
 import type { ConfiguredPermissionRule } from "../config/permissions.js";
 import { AcpNotHeld, AcpSessionClosed, NotFound, SupervisorClosed } from "../errors.js";
 import type { AcpSession } from "../model/acp.js";
@@ -32,6 +33,8 @@ export interface SessionRegistryDeps {
   readonly passEnv?: readonly string[];
   /** Rules of the config for permission requests. */
   readonly permissionRules?: readonly ConfiguredPermissionRule[];
+  /** MCP servers of the config, by name. */
+  readonly mcpServers?: Readonly<Record<string, ConfiguredMcpServer>>;
   readonly limits?: Partial<AcpLimits>;
   readonly onProblem: (message: string, cause: unknown) => void;
   /** The agent completed a turn, so the messages sent with the turn are delivered. */

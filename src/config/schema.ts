@@ -9,6 +9,7 @@ import { agentKeys, agentTablesSchema, anyVariableName, variableName } from "./a
 import { channelKeys, channelTablesSchema } from "./channels.js";
 import { configPath, readConfigFile } from "./file.js";
 import { BadConfig, describeIssue, lineOfSetting, parseToml, settingKey, valueAt } from "./parse.js";
+import { mcpKeys, mcpTablesSchema } from "./mcp.js";
 import { permissionKeys, permissionTablesSchema } from "./permissions.js";
 import { postgresUrlLabel, postgresUrlProblem } from "./postgres-url.js";
 
@@ -132,6 +133,8 @@ const schema = z.strictObject({
   /** For the permission requests of agents, in order. */
   permissions: permissionTablesSchema.default([]),
   environment: environment.prefault({}),
+  /** By name: MCP servers for ACP agents. */
+  mcp: mcpTablesSchema.default({}),
   /** By id: in addition to the built-in agents, or instead of one. */
   agents: agentTablesSchema.default({}),
   /** By name: the receivers of notifications. */
@@ -219,6 +222,7 @@ function knownKeys(table: readonly PropertyKey[], raw: unknown): readonly string
     return channelKeys((valueAt(table, raw) as { readonly kind?: unknown } | undefined)?.kind);
   if (first === "agents" && second !== undefined)
     return (agentKeys as Readonly<Record<string, readonly string[]>>)[rest.join(".")] ?? [];
+  if (first === "mcp" && second !== undefined && rest.length === 0) return mcpKeys;
   return KEYS_BY_TABLE[table.filter((part) => typeof part !== "number").join(".")] ?? [];
 }
 

@@ -1,6 +1,7 @@
 import { warnIfReadable } from "../home/path-trust.js";
 import { isSecretName } from "../text/redact.js";
 import { configPath, readConfigFile } from "./file.js";
+import { hasSecret } from "./mcp.js";
 import { parseToml, stringifyToml } from "./parse.js";
 import { type Config, positionInFile, scalarSections, validateConfig } from "./schema.js";
 
@@ -47,7 +48,7 @@ export function resolveSettings(text: string, path: string, flags: SettingFlags,
     return positionInFile(text, path, at);
   });
   const given = Object.values(config.agents).flatMap(({ env: variables }) => Object.keys(variables));
-  if (given.some(isSecretName)) warnIfReadable(path);
+  if (given.some(isSecretName) || Object.values(config.mcp).some(hasSecret)) warnIfReadable(path);
   return { path, config, entries: listSettings(config, raw, sources) };
 }
 
@@ -120,7 +121,8 @@ function listSettings(
     ["exec", config.exec, raw["exec"]],
     ["permissions", config.permissions, raw["permissions"]],
     ["environment.pass", config.environment.pass, raw["environment"]?.["pass"]],
-    // Their environments may hold secrets.
+    // Their environments and headers may hold secrets.
+    ["mcp", Object.keys(config.mcp), raw["mcp"]],
     ["agents", Object.keys(config.agents), raw["agents"]],
     ["channels", Object.keys(config.channels), raw["channels"]],
     ["foreign", config.foreign, raw["foreign"]],

@@ -135,6 +135,7 @@ export async function composeGateway(options: ComposeOptions): Promise<GatewaySe
     ...{ supervisor, store, sessions, passEnv, onDelivered },
     agents: agents.all,
     permissionRules: config.permissions,
+    mcpServers: config.mcp,
     onProblem: report,
     startMessageTurn: (message, turnId, begin) =>
       runMessageAsTask(

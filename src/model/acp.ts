@@ -15,6 +15,26 @@ import { leftoverProcessSchema } from "./run-schema.js";
 /** An error as it is stored and returned to a caller. */
 export const storedErrorSchema = z.object({ code: z.string(), message: z.string() });
 
+const mcpServerName = z.string().min(1).max(100);
+const nameAndValue = z.strictObject({ name: z.string().min(1).max(200), value: z.string().max(65_536) });
+
+/** An MCP server that the agent of a session uses, as the protocol describes it. */
+export const mcpServerSchema = z.union([
+  z.strictObject({
+    type: z.enum(["http", "sse"]),
+    name: mcpServerName,
+    url: z.url({ protocol: /^https?$/ }).max(4_096),
+    headers: z.array(nameAndValue).max(64),
+  }),
+  /** The agent starts it, and speaks with it over stdin and stdout. */
+  z.strictObject({
+    name: mcpServerName,
+    command: z.string().min(1).max(4_096),
+    args: z.array(z.string().max(65_536)).max(256),
+    env: z.array(nameAndValue).max(64),
+  }),
+]);
+
 const pendingAcpRequestSchema = z.object({
   id: z.int(),
   method: z.string(),
@@ -38,6 +58,8 @@ export const acpSessionSchema = z.object({
   mode: z.enum(ACP_MODES),
   rules: z.array(permissionRuleSchema),
   reap: z.enum(REAP_POLICIES),
+  /** With the values of their variables and headers, which may be secret. */
+  mcpServers: z.array(mcpServerSchema),
   state: z.enum(ACP_SESSION_STATES),
   /** The run of the last agent process. */
   runId: z.string().nullable(),
@@ -179,6 +201,7 @@ export const permissionRequestSchema = z.object({
   answered: z.boolean(),
 });
 
+export type McpServer = RecordOf<typeof mcpServerSchema>;
 export type StoredError = RecordOf<typeof storedErrorSchema>;
 
 export type AcpSession = RecordOf<typeof acpSessionSchema>;

@@ -13,6 +13,7 @@ import type { Requester } from "../sessions/requester.js";
 import type { Sessions } from "../sessions/sessions.js";
 import { agentRun, agentRuns, leaseOf, type RunLookup } from "./leases.js";
 import type { AcpSessionFilter, AcpStore } from "../store/acp/contract.js";
+import { displayCommand, redactText } from "../text/redact.js";
 import { sanitizeText } from "../text/sanitize.js";
 import { lastChars } from "../text/truncate.js";
 
@@ -24,10 +25,11 @@ export function acpSessionResponse(
 ): ResponseOf<"acpClose">["session"] {
   const { argv: _argv, tmpdir: _tmpdir, capabilities: _capabilities, ...more } = session;
   const { agentState: _agentState, settings: _settings, ...rest } = more;
-  const { end: _end, sending: _sending, pending: _pending, rules, ...shown } = rest;
+  const { end: _end, sending: _sending, pending: _pending, rules, mcpServers, ...shown } = rest;
   return {
     ...shown,
     rules: [...rules],
+    mcpServers: mcpServers.map(mcpServerResponse),
     key: row?.key ?? "",
     agentId: row?.agentId ?? null,
     closedBy: row?.closedBy ?? null,
@@ -43,6 +45,18 @@ export function agentStateResponse(state: AgentState | null): ResponseOf<"acpSet
   return JSON.parse(text, (_key, value: unknown) =>
     typeof value === "string" ? sanitizeText(value) : value,
   ) as ResponseOf<"acpSet">["agentState"];
+}
+
+function mcpServerResponse(
+  server: AcpSession["mcpServers"][number],
+): ResponseOf<"acpClose">["session"]["mcpServers"][number] {
+  const { name } = server;
+  if ("type" in server) {
+    const given = server.headers.map((each) => each.name);
+    return { name, transport: server.type, target: redactText(server.url), given };
+  }
+  const target = displayCommand([server.command, ...server.args]);
+  return { name, transport: "stdio", target, given: server.env.map((each) => each.name) };
 }
 
 /** A turn with the newest part of its text. */

@@ -60,6 +60,7 @@ export const remoteStopTable = mapTable<RemoteStop>("commands")({ survivors: jso
 export const acpSessionTable = mapTable<AcpSession>("acp_sessions")({
   argv: nullableJson,
   rules: json,
+  mcpServers: json,
   capabilities: nullableJson,
   agentState: nullableJson,
   settings: nullableJson,

@@ -1,8 +1,10 @@
 import type { ClientCapabilities, Implementation, InitializeResponse } from "@agentclientprotocol/sdk";
 import { AcpClosed, AcpRefused, AcpTimeout } from "../../errors.js";
+import type { McpServer } from "../../model/acp.js";
 import { ReplayFilter } from "../turn/turn-summary.js";
 import { isAuthRequired } from "../wire/auth-required.js";
 import type { AcpConnection } from "../wire/connection.js";
+import { supportedMcpServers } from "./mcp-servers.js";
 import type { TurnRecorder } from "./turn-recorder.js";
 
 export interface OpenAgentSessionOptions {
@@ -10,6 +12,7 @@ export interface OpenAgentSessionOptions {
   readonly recorder: TurnRecorder;
   readonly capabilities: InitializeResponse;
   readonly cwd: string;
+  readonly mcpServers: readonly McpServer[];
   readonly deadlineMs: number;
   /** The agent's session to continue; null: open a new one. */
   readonly previousSessionId: string | null;
@@ -24,8 +27,9 @@ export async function openAgentSession(
 ): Promise<{ readonly contextLost: boolean }> {
   const { connection, recorder, capabilities, cwd, deadlineMs, previousSessionId } = options;
   const supported = capabilities.agentCapabilities;
+  const mcpServers = supportedMcpServers(options.mcpServers, supported?.mcpCapabilities);
   if (previousSessionId !== null) {
-    const previous = { sessionId: previousSessionId, cwd, mcpServers: [] };
+    const previous = { sessionId: previousSessionId, cwd, mcpServers };
     recorder.replayFilter = new ReplayFilter(previousSessionId);
     if (isSupported(supported?.sessionCapabilities?.resume))
       if (await succeeds(connection.request("session/resume", previous, { deadlineMs })))
@@ -36,7 +40,7 @@ export async function openAgentSession(
         return { contextLost: false };
     }
   }
-  await connection.request("session/new", { cwd, mcpServers: [] }, { deadlineMs, fatal: true });
+  await connection.request("session/new", { cwd, mcpServers }, { deadlineMs, fatal: true });
   return { contextLost: previousSessionId !== null };
 }
 

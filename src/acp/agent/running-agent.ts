@@ -166,7 +166,7 @@ export class RunningAgent {
     const { writer, clock, limits, clientAccess } = this.#deps;
     const { recorder } = this;
     const { connection } = this.agentRun;
-    const { agentSessionId: previousSessionId, cwd } = writer.row;
+    const { agentSessionId: previousSessionId, cwd, mcpServers } = writer.row;
     try {
       const capabilities = await initialize(
         connection,
@@ -175,7 +175,7 @@ export class RunningAgent {
       );
       const deadlineMs = limits.newSessionMs;
       const { contextLost } = await openAgentSession({
-        ...{ connection, recorder, capabilities, cwd, deadlineMs, previousSessionId },
+        ...{ connection, recorder, capabilities, cwd, mcpServers, deadlineMs, previousSessionId },
       });
       return {
         contextLost,

@@ -1,6 +1,8 @@
 import { z } from "zod";
 import { clientAccessSchema } from "../../config/agents.js";
+import { MAX_MCP_SERVERS } from "../../config/mcp.js";
 import { defaults } from "../../defaults.js";
+import { mcpServerSchema } from "../../model/acp.js";
 import { agentSettingsSchema, agentStateSchema } from "../../model/agent-state.js";
 import { ACP_MODES, REAP_POLICIES } from "../../model/enums.js";
 import { endpoints } from "../endpoints.js";
@@ -90,6 +92,8 @@ export const acpSpawnRoute = defineRoute({
       client: clientAccessSchema.optional(),
       /** Of the agent's session; if one cannot be made, no session is opened. `mode` is the agent's, not the session's. */
       settings: agentSettingsSchema.optional(),
+      /** MCP servers for the agent, beside those of the config. For the operator only. */
+      mcpServers: z.array(mcpServerSchema).max(MAX_MCP_SERVERS).optional(),
       prompt: promptText.optional(),
       turnId,
       timeoutMs,

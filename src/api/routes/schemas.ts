@@ -173,6 +173,20 @@ export const acpSessionSchema = acpSessionRecord
     sending: true,
     pending: true,
     version: true,
+    mcpServers: true,
+  })
+  .extend({
+    /** Without the values of their variables and headers. */
+    mcpServers: z.array(
+      z.object({
+        name: z.string(),
+        transport: z.enum(["stdio", "http", "sse"]),
+        /** The command or URL, with secrets masked. */
+        target: z.string(),
+        /** The names of its variables or headers. */
+        given: z.array(z.string()),
+      }),
+    ),
   })
   .extend({
     key: z.string(),

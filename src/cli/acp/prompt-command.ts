@@ -8,6 +8,7 @@ import {
   addDetachOption,
   asOptionParser,
   collectPairs,
+  collectValues,
   lazyAction,
   noOutputOption,
   type SetExitCode,
@@ -73,6 +74,9 @@ and "acp set" changes it later. They are set again when the agent is restarted.
 With --client-files and --client-terminals the agent can use files and commands
 through the gateway: the same rules apply to them, and each command is a run of its
 own that ends with the agent. Without them the agent uses its own.
+
+MCP servers are started by the agent, and end with it. Servers of the config file
+([mcp.<name>]) are passed, too; one given here with the same name replaces it.
 ${answerHelp}
 Examples:
   holdfast acp spawn codex --name fix --approve-reads "why does the build fail?"
@@ -80,6 +84,7 @@ Examples:
   holdfast acp spawn gemini --mode run --format quiet "one word: what is this?"
   holdfast acp spawn claude --model opus --mode plan "how would you split this file?"
   holdfast acp spawn --agent-command 'node ./my-agent.js' "hello"
+  holdfast acp spawn claude --mcp 'files=npx -y @modelcontextprotocol/server-filesystem .'
 `;
 
 export function addPrompt(acp: Command, setExitCode: SetExitCode): void {
@@ -150,7 +155,17 @@ export function addSpawn(acp: Command, setExitCode: SetExitCode): void {
       collectDirectories,
     )
     .option("--client-terminals", "let the agent run commands through the gateway, each as a run")
-    .option("--no-client-terminals", "offer no terminals, even if the catalogue does");
+    .option("--no-client-terminals", "offer no terminals, even if the catalogue does")
+    .option(
+      "--mcp <name=command>",
+      "an MCP server for the agent: a command in shell syntax, or a URL (repeatable)",
+      collectValues,
+    )
+    .option(
+      "--mcp-config <file>",
+      "the MCP servers of a JSON file with mcpServers (repeatable)",
+      collectValues,
+    );
   addDetachOption(spawn, "do not wait for the answer; prints the turn id");
   addNotifyOptions(spawn);
   addDisplayOptions(spawn)

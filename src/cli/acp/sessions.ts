@@ -72,6 +72,7 @@ function sessionText(
     ["reaps", REAP_TEXT[reap]],
     ["offers", offerText(client, cwd)],
     ...agentFields(agentState),
+    ...session.mcpServers.map((server): DisplayField => ["MCP server", mcpServerText(server)]),
     ["run", runId ?? "-"],
     ["lease", leaseText(session)],
     ["processes", tree.processes.length === 0 ? tree.why : `${tree.processes.length}; ${tree.why}`],
@@ -95,6 +96,16 @@ function offerText({ files, roots, terminals }: AcpSessionDetails["client"], cwd
     ...(terminals ? ["terminals"] : []),
   ];
   return offered.join("; ") || "nothing";
+}
+
+function mcpServerText({
+  name,
+  transport,
+  target,
+  given,
+}: AcpSessionDetails["session"]["mcpServers"][number]): string {
+  const values = given.length === 0 ? "" : ` (with ${given.join(", ")})`;
+  return `${name}: ${transport === "stdio" ? target : `${transport} ${target}`}${values}`;
 }
 
 const FILE_ACCESS_TEXT = { read: "read", "read-write": "read and write" } as const;

@@ -14,6 +14,7 @@ import { notice } from "../print/stderr.js";
 import { print, toJson } from "../print/stdout.js";
 import { noticeIfWaitingForApproval, toSpawnFailed } from "../run/exec.js";
 import { TurnInterrupts } from "../run/interrupts.js";
+import { parseMcpServer, readMcpConfig } from "./mcp-options.js";
 import {
   type DisplayFlags,
   printBackgroundTurn,
@@ -48,6 +49,8 @@ export interface SpawnFlags extends DisplayFlags, NotifyFlags, DetachFlags, Rule
   readonly clientFiles?: (typeof CLIENT_FILE_ACCESS)[number];
   readonly clientRoot?: readonly string[];
   readonly clientTerminals?: boolean;
+  readonly mcp?: readonly string[];
+  readonly mcpConfig?: readonly string[];
 }
 
 /** Opens a session and starts its agent; with a prompt, shows its answer. Without an agent, `first` is the prompt. */
@@ -197,6 +200,7 @@ function spawnBody(agent: string | null, prompt: string | null, flags: SpawnFlag
     ...(rules.length === 0 ? {} : { rules }),
     reap: reapAlways === true ? "always" : reapTools === true ? "cancel" : "asked",
     ...clientOptions(flags),
+    ...mcpOptions(flags),
     ...(prompt === null ? {} : { prompt, turnId: newTurnId() }),
     ...turnLimits(flags),
     wait: false,
@@ -214,6 +218,16 @@ function clientOptions({ clientFiles: files, clientRoot: roots, clientTerminals:
     ...(terminals === undefined ? {} : { terminals }),
   };
   return { client };
+}
+
+/** Servers given one by one replace those of a file with the same name. */
+function mcpOptions({ mcp = [], mcpConfig = [] }: SpawnFlags) {
+  const given = [
+    ...mcpConfig.flatMap((path) => readMcpConfig(path, process.env)),
+    ...mcp.map(parseMcpServer),
+  ];
+  const servers = new Map(given.map((server) => [server.name, server]));
+  return servers.size === 0 ? {} : { mcpServers: [...servers.values()] };
 }
 
 function permissionMode({ approveAll, approveReads, denyAll }: SpawnFlags) {

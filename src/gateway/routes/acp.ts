@@ -230,6 +230,7 @@ async function ensureSession(
     ...{ cwd, environment, executable, mode, reap, requester },
     client: body.client,
     ...(body.settings === undefined ? {} : { settings: omitUndefined(body.settings) }),
+    mcpServers: body.mcpServers,
     session: {
       ...omitUndefined({ agentId }),
       ...(parentSessionKey === undefined ? {} : { parentSessionKey, spawnedBy: parentSessionKey }),
@@ -255,6 +256,9 @@ async function authorizeSpawn(
     );
   if (body.client !== undefined)
     throw new BadInput("client", "only the operator may set client; nothing was started");
+  // The agent starts them, so no exec rule would judge their commands.
+  if (body.mcpServers !== undefined)
+    throw new BadInput("mcpServers", "only the operator may set mcpServers; nothing was started");
   const { argv, env: entrys, passEnv } = deps.acp.commands.resolve(body);
   const allowed = await authorizeCommand(deps, context, {
     argv,

@@ -1,5 +1,11 @@
 import { StateUnusable, StoreOutdated } from "../../errors.js";
-import { ACP_SETTINGS_SQL, ACP_SQL, ACP_TURN_LIMITS_SQL, PERMISSION_RULES_SQL } from "./migrations/acp.js";
+import {
+  ACP_CONTENT_SQL,
+  ACP_SETTINGS_SQL,
+  ACP_SQL,
+  ACP_TURN_LIMITS_SQL,
+  PERMISSION_RULES_SQL,
+} from "./migrations/acp.js";
 import { COMMANDS_SQL, GATEWAYS_SQL } from "./migrations/gateways.js";
 import {
   LIMITS_SQL,
@@ -60,6 +66,7 @@ export const migrations: readonly Migration[] = [
   { id: 19, name: "acp-settings", sql: ACP_SETTINGS_SQL, minCompatible: 16 },
   { id: 20, name: "permission-rules", sql: PERMISSION_RULES_SQL, minCompatible: 16 },
   { id: 21, name: "task-origin", sql: TASK_ORIGIN_SQL, minCompatible: 16 },
+  { id: 22, name: "acp-content", sql: ACP_CONTENT_SQL, minCompatible: 16 },
 ];
 
 /** All tables of a store, each after those that it refers to. */

@@ -79,6 +79,10 @@ export function newAcpSession(sessionId: string, change: Partial<AcpSession> = {
       { effect: "allow", kind: "read" },
       { effect: "ask", title: "rm *" },
     ],
+    mcpServers: [
+      { name: "files", command: "files-server", args: ["."], env: [{ name: "KEY", value: "value" }] },
+      { type: "http", name: "docs", url: "https://docs.example/mcp", headers: [] },
+    ],
     reap: "cancel",
     state: "ready",
     runId: "run_1",

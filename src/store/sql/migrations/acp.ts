@@ -154,3 +154,9 @@ create table acp_permission_rules (
 create index acp_permission_rules_of_session on acp_permission_rules (session_id) where session_id is not null;
 create index acp_permission_rules_of_agent on acp_permission_rules (agent) where agent is not null;
 `;
+
+/** The MCP servers of a session, and the files of a prompt. */
+export const ACP_CONTENT_SQL = `
+alter table acp_sessions add column mcp_servers text not null default '[]';
+alter table acp_turns add column content text;
+`;
