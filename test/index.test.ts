@@ -53,6 +53,7 @@ test("the example of the README works", async () => {
 test("the library exports exactly these names", () => {
   expect(Object.keys(library).toSorted()).toMatchInlineSnapshot(`
     [
+      "AcpAuthRequired",
       "AcpClosed",
       "AcpNotHeld",
       "AcpNotRestartable",

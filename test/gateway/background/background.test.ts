@@ -110,7 +110,11 @@ test("a task whose run cannot be read is reported and left unchanged, and the sw
     return null;
   };
   const ids = ["run_1", "run_odd", "run_2"];
-  for (const id of ids) await tasks.create({ runtime: "exec", key: taskKeyOfRun(id), text: id, runId: id });
+  for (const id of ids) {
+    const task = { runtime: "exec", key: taskKeyOfRun(id), text: id, runId: id } as const;
+    const { task: created } = await tasks.create(task);
+    await tasks.apply(created.taskId, { type: "start", at: Date.now(), observed: true });
+  }
   const sweeping = backgroundOf({ supervisor: { ...nothing, getRun } });
   await sweeping.maintain(true, false);
   const seen = await Promise.all(ids.map((id) => store.getTaskByKey(taskKeyOfRun(id))));

@@ -59,7 +59,8 @@ test("an agent that answers SIGTERM from outside with cancelled did not cancel i
   expect(await ended(turnId)).toMatchObject({ status: "failed" });
   expect(await endedTurn(session.sessionId, turnId)).toMatchObject({
     ...{ outcome: "interrupted", stopReason: "cancelled", cancel: null },
-    problem: { message: expect.stringContaining("Holdfast did not cancel it") },
+    // The second if the process was seen to end before its answer was read.
+    problem: { message: expect.stringMatching(/Holdfast did not cancel it|ended before its answer arrived/) },
   });
   await fixture.client.acpClose({ params: { id: session.sessionId } });
 });

@@ -36,7 +36,9 @@ test("a silent turn is shown as stalled and its user is told; it ends nothing, a
   expect(await ended(id)).toMatchObject({ status: "succeeded", summary: "ab", stalledAt: null });
   await told(id, "delivered");
   const heard = userHeard().filter(({ taskId }) => taskId === task.taskId);
-  expect(heard.map(({ type }) => type)).toEqual(["task.state", "task.terminal"]);
+  // On a slow machine the turn may be silent for that long again.
+  expect(new Set(heard.slice(0, -1).map(({ type }) => type))).toEqual(new Set(["task.state"]));
+  expect(heard.at(-1)?.type).toBe("task.terminal");
   expect((await fixture.client.acpShow({ params: { id: session.sessionId } })).session.runId).toBe(row.runId);
   await fixture.client.acpClose({ params: { id: session.sessionId } });
 });
