@@ -12,6 +12,11 @@ import { AGENT_LABEL, TERMINAL_BACKEND } from "./client/terminals.js";
 import { type EnsuredSession, ensureSession, type EnsureSessionRequest } from "./ensure-session.js";
 import { assertOffersOption } from "./permissions/permission-policy.js";
 import { type RememberRequest, ruleFromAnswer } from "./permissions/remembered-rules.js";
+import {
+  type AgentSessionSummary,
+  listAgentSessions,
+  type ListAgentSessionsRequest,
+} from "./list-agent-sessions.js";
 import { SessionRegistry, type SessionRegistryDeps } from "./session-registry.js";
 import { closeLostSession, type CloseSessionOptions, isLostSession } from "./session/close-session.js";
 import type { PromptRequest } from "./session/prompt-queue.js";
@@ -126,6 +131,11 @@ export class AcpController implements AsyncDisposable {
     const runner = await this.#registry.requireRunner(sessionId);
     await runner.set(settings, actor);
     return runner.writer.row;
+  }
+
+  /** The sessions that an agent has stored itself. The agent is started for it, and ended. */
+  listAgentSessions(request: ListAgentSessionsRequest): Promise<readonly AgentSessionSummary[]> {
+    return listAgentSessions({ supervisor: this.#deps.supervisor, limits: this.#registry.limits }, request);
   }
 
   /** A message for the session has been stored. */

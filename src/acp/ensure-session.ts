@@ -9,7 +9,7 @@ import {
 import { resolveMcpServers } from "../config/mcp.js";
 import { SessionTaken } from "../errors.js";
 import type { AcpMode, AcpSession, McpServer, ReapPolicy } from "../model/acp.js";
-import type { AgentSettings } from "../model/agent-state.js";
+import type { AgentResume, AgentSettings, StoredSettings } from "../model/agent-state.js";
 import type { PermissionRule } from "../model/permission-rule.js";
 import type { SessionRecord } from "../model/session.js";
 import type { SessionOptions } from "../sessions/sessions.js";
@@ -36,6 +36,10 @@ export interface EnsureSessionRequest extends RequestedAgentCommand {
   readonly client?: RequestedClientAccess | undefined;
   /** Made when the agent is started. In a session that is open already they are made at once. */
   readonly settings?: AgentSettings | undefined;
+  /** The session of the agent's that a new session continues. */
+  readonly resume?: AgentResume | undefined;
+  /** Directories of the agent's session beside `cwd`. */
+  readonly directories?: readonly string[] | undefined;
   /** The session that requests the new one and becomes its parent. */
   readonly requester?: SessionRecord | null;
   readonly session?: SessionOptions;
@@ -85,7 +89,7 @@ export async function ensureSession(
     agentSessionId: null,
     capabilities: null,
     agentState: null,
-    settings: request.settings ?? null,
+    settings: storedSettings(request),
     end: 0,
     sending: null,
     pending: [],
@@ -111,12 +115,21 @@ export async function ensureSession(
   return { row, session: runner.writer.row, created: true };
 }
 
+function storedSettings({ settings, resume, directories = [] }: EnsureSessionRequest): StoredSettings | null {
+  const stored = {
+    ...settings,
+    ...(resume === undefined ? {} : { resume }),
+    ...(directories.length === 0 ? {} : { directories: directories.map((each) => resolve(each)) }),
+  };
+  return Object.keys(stored).length === 0 ? null : stored;
+}
+
 async function reuseSession(
   registry: SessionRegistry,
   row: SessionRecord,
   existing: AcpSession,
   command: AgentCommand,
-  { rules = existing.rules, mcpServers = [], settings, requester }: EnsureSessionRequest,
+  { rules = existing.rules, mcpServers = [], settings, resume, requester }: EnsureSessionRequest,
 ): Promise<EnsuredSession> {
   if (existing.command !== displayCommand(command.argv))
     throw new SessionTaken(row.key, `its agent is another: ${existing.command}`);
@@ -125,6 +138,8 @@ async function reuseSession(
   const other = mcpServers.find((each) => !existing.mcpServers.some((own) => isDeepStrictEqual(own, each)));
   if (other !== undefined)
     throw new SessionTaken(row.key, `an open session has it, without this MCP server: ${other.name}`);
+  if (resume !== undefined && !isDeepStrictEqual(resume, existing.settings?.resume))
+    throw new SessionTaken(row.key, "an open session has it, which began with another session of the agent");
   const runner = await registry.requireRunner(row.id);
   registry.commands.remember(row.id, command);
   await runner.ensureAgent();

@@ -51,7 +51,7 @@ export class SessionRegistry {
   readonly updates: UpdateFollower;
   /** Resolved once the sessions of the previous gateway process are resumed. */
   readonly startupDone = deferred<void>();
-  readonly #limits: AcpLimits;
+  readonly limits: AcpLimits;
   readonly #runners = new Map<string, SessionRunner>();
   readonly #resuming = new Map<string, Promise<SessionRunner | null>>();
   #disposed = false;
@@ -59,7 +59,7 @@ export class SessionRegistry {
   constructor(deps: SessionRegistryDeps) {
     this.deps = deps;
     this.commands = new AgentCommands(deps.agents, deps.sessions, deps.passEnv ?? []);
-    this.#limits = { ...defaultAcpLimits, ...deps.limits };
+    this.limits = { ...defaultAcpLimits, ...deps.limits };
     this.updates = new UpdateFollower(deps.store, (sessionId) => this.#runners.has(sessionId));
   }
 
@@ -167,7 +167,7 @@ export class SessionRegistry {
       supervisor,
       store,
       clock,
-      limits: this.#limits,
+      limits: this.limits,
       writer,
       messages: store,
       noOutputTimeoutMs: this.deps.agents.get(session.agent ?? "")?.acp?.noOutputTimeoutMs ?? null,

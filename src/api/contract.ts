@@ -74,6 +74,7 @@ export const contract = {
   acpCancel: acp.acpCancelRoute,
   acpClose: acp.acpCloseRoute,
   acpSet: acpAgent.acpSetRoute,
+  acpAgentSessions: acpAgent.acpAgentSessionsRoute,
   acpHistory: acp.acpHistoryRoute,
   acpWatch: acp.acpWatchRoute,
   acpPermissions: acp.acpPermissionsRoute,

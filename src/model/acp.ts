@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { agentSettingsSchema, agentStateSchema } from "./agent-state.js";
+import { agentStateSchema, storedSettingsSchema } from "./agent-state.js";
 import {
   ACP_MODES,
   ACP_SESSION_STATES,
@@ -72,7 +72,7 @@ export const acpSessionSchema = z.object({
   /** What the agent last reported about its session; null: nothing yet. */
   agentState: agentStateSchema.nullable(),
   /** Settings that are made again whenever the agent is started; null: none. */
-  settings: agentSettingsSchema.nullable(),
+  settings: storedSettingsSchema.nullable(),
   /** All of the agent's output before this offset is stored. */
   end: z.number(),
   /** The last frame that was written to the agent. */

@@ -55,6 +55,24 @@ export const agentSettingsSchema = z.strictObject({
     .optional(),
 });
 
+/** A session that the agent has stored, to be continued. */
+export const agentResumeSchema = z.strictObject({
+  /** The agent's own id of the session. */
+  sessionId: z.string().min(1).max(1_000),
+  /** Continue a copy, and leave the session as it is. */
+  fork: z.boolean().default(false),
+});
+
+/** What is stored of a session's request, to be made whenever its agent is started. */
+export const storedSettingsSchema = agentSettingsSchema.extend({
+  /** Directories of the agent's session beside its working directory. */
+  directories: z.array(z.string()).optional(),
+  /** The session of the agent's that the session began with. */
+  resume: agentResumeSchema.optional(),
+});
+
+export type AgentResume = RecordOf<typeof agentResumeSchema>;
+export type StoredSettings = RecordOf<typeof storedSettingsSchema>;
 export type AgentState = RecordOf<typeof agentStateSchema>;
 export type AgentChoices = NonNullable<AgentState["modes"]>;
 export type AgentConfigOption = AgentState["options"][number];

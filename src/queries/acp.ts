@@ -170,7 +170,7 @@ export function createAcpQueries(deps: AcpQueryDeps): Pick<RouteHandlers, AcpQue
         ),
         capabilities: session.capabilities,
         agentState: agentStateResponse(session.agentState),
-        settings: session.settings,
+        settings: session.settings as ResponseOf<"acpShow">["settings"],
         client: { ...offer, roots: [...offer.roots] },
         stderr: deps.stderrOf(sessionId),
         tree: {

@@ -95,6 +95,7 @@ export const COMMAND_USES: Readonly<
   "acp spawn": "acts",
   "acp prompt": "acts",
   "acp set": "acts",
+  "acp agent-sessions": "acts",
   "acp cancel": "acts",
   "acp close": "acts",
   "acp list": () => [[], ["--all"]],

@@ -1,5 +1,11 @@
 import { BadInput } from "../../errors.js";
-import type { AgentChoices, AgentConfigOption, AgentSettings, AgentState } from "../../model/agent-state.js";
+import type {
+  AgentChoices,
+  AgentConfigOption,
+  AgentSettings,
+  AgentState,
+  StoredSettings,
+} from "../../model/agent-state.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 
 /** One setting: a model, a mode, or a config option by its id. */
@@ -31,7 +37,7 @@ export function listSettings({ model, mode, options = {} }: AgentSettings): read
 }
 
 /** The later settings replace the earlier ones, option by option. */
-export function mergeSettings(earlier: AgentSettings | null, later: AgentSettings): AgentSettings {
+export function mergeSettings(earlier: StoredSettings | null, later: AgentSettings): StoredSettings {
   const options = { ...earlier?.options, ...later.options };
   return { ...earlier, ...later, ...(Object.keys(options).length === 0 ? {} : { options }) };
 }

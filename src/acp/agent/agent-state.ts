@@ -17,6 +17,7 @@ const REPORTING_METHODS: ReadonlySet<string> = new Set([
   "session/new",
   "session/load",
   "session/resume",
+  "session/fork",
   "session/set_config_option",
 ]);
 
@@ -29,7 +30,7 @@ export function stateAfterAnswer(
   if (!REPORTING_METHODS.has(method) || !("result" in outcome) || !isObject(outcome.result)) return null;
   const { modes, models, configOptions } = outcome.result;
   // A new agent session has nothing of the one before.
-  const before = method === "session/new" ? null : state;
+  const before = method === "session/new" || method === "session/fork" ? null : state;
   return {
     ...(before ?? EMPTY_AGENT_STATE),
     ...(isObject(modes) ? { modes: parseChoices(modes, "currentModeId", "availableModes", "id") } : {}),

@@ -1,6 +1,7 @@
 import type { ClientCapabilities, Implementation, InitializeResponse } from "@agentclientprotocol/sdk";
-import { AcpClosed, AcpRefused, AcpTimeout } from "../../errors.js";
+import { AcpClosed, AcpRefused, AcpTimeout, BadInput } from "../../errors.js";
 import type { McpServer } from "../../model/acp.js";
+import type { AgentResume } from "../../model/agent-state.js";
 import { ReplayFilter } from "../turn/turn-summary.js";
 import { isAuthRequired } from "../wire/auth-required.js";
 import type { AcpConnection } from "../wire/connection.js";
@@ -16,6 +17,10 @@ export interface OpenAgentSessionOptions {
   readonly deadlineMs: number;
   /** The agent's session to continue; null: open a new one. */
   readonly previousSessionId: string | null;
+  /** The agent's session that a new session begins with; it is opened, or opening fails. */
+  readonly resume: AgentResume | undefined;
+  /** Directories beside `cwd`. */
+  readonly directories: readonly string[];
 }
 
 /**
@@ -25,38 +30,82 @@ export interface OpenAgentSessionOptions {
 export async function openAgentSession(
   options: OpenAgentSessionOptions,
 ): Promise<{ readonly contextLost: boolean }> {
-  const { connection, recorder, capabilities, cwd, deadlineMs, previousSessionId } = options;
-  const supported = capabilities.agentCapabilities;
-  const mcpServers = supportedMcpServers(options.mcpServers, supported?.mcpCapabilities);
+  const { connection, deadlineMs, previousSessionId, resume } = options;
   if (previousSessionId !== null) {
-    const previous = { sessionId: previousSessionId, cwd, mcpServers };
-    recorder.replayFilter = new ReplayFilter(previousSessionId);
-    if (isSupported(supported?.sessionCapabilities?.resume))
-      if (await succeeds(connection.request("session/resume", previous, { deadlineMs })))
-        return { contextLost: false };
-    if (supported?.loadSession === true) {
-      recorder.replayFilter.beginReplay();
-      if (await succeeds(connection.request("session/load", previous, { deadlineMs })))
-        return { contextLost: false };
-    }
+    const failure = await continueSession(options, previousSessionId);
+    if (failure === null) return { contextLost: false };
+  } else if (resume !== undefined) {
+    await openStoredSession(options, resume);
+    return { contextLost: false };
   }
-  await connection.request("session/new", { cwd, mcpServers }, { deadlineMs, fatal: true });
+  await connection.request("session/new", sessionParams(options), { deadlineMs, fatal: true });
   return { contextLost: previousSessionId !== null };
+}
+
+/** Continues a session that the agent has stored, or a copy of it. Never opens another one. */
+async function openStoredSession(options: OpenAgentSessionOptions, resume: AgentResume): Promise<void> {
+  const { connection, deadlineMs, capabilities } = options;
+  const { sessionId, fork } = resume;
+  if (!fork) {
+    const failure = await continueSession(options, sessionId);
+    if (failure !== null) throw failure;
+    return;
+  }
+  const supported = capabilities.agentCapabilities?.sessionCapabilities as
+    | { readonly fork?: object }
+    | undefined;
+  if (!isSupported(supported?.fork))
+    throw new BadInput("resume", "the agent cannot fork a session (it does not offer session/fork)");
+  await connection.requestAny("session/fork", { sessionId, ...sessionParams(options) }, { deadlineMs });
+}
+
+/** Null: the agent continues the session. Otherwise the reason why it does not. */
+async function continueSession(
+  options: OpenAgentSessionOptions,
+  sessionId: string,
+): Promise<AcpRefused | AcpTimeout | BadInput | null> {
+  const { connection, recorder, capabilities, deadlineMs } = options;
+  const supported = capabilities.agentCapabilities;
+  const params = { sessionId, ...sessionParams(options) };
+  let failure: AcpRefused | AcpTimeout | BadInput | null = new BadInput(
+    "resume",
+    "the agent cannot continue a session (it offers neither session/resume nor session/load)",
+  );
+  recorder.replayFilter = new ReplayFilter(sessionId);
+  if (isSupported(supported?.sessionCapabilities?.resume))
+    failure = await failureOf(connection.request("session/resume", params, { deadlineMs }));
+  if (failure !== null && supported?.loadSession === true) {
+    recorder.replayFilter.beginReplay();
+    failure = await failureOf(connection.request("session/load", params, { deadlineMs }));
+  }
+  return failure;
+}
+
+function sessionParams({ cwd, directories, capabilities, ...options }: OpenAgentSessionOptions) {
+  const { mcpCapabilities } = capabilities.agentCapabilities ?? {};
+  const mcpServers = supportedMcpServers(options.mcpServers, mcpCapabilities);
+  if (directories.length === 0) return { cwd, mcpServers };
+  if (!isSupported(capabilities.agentCapabilities?.sessionCapabilities?.additionalDirectories))
+    throw new BadInput(
+      "directories",
+      "the agent does not take additional directories; no session was opened",
+    );
+  return { cwd, mcpServers, additionalDirectories: [...directories] };
 }
 
 export function isSupported(capability: object | null | undefined): boolean {
   return capability !== null && capability !== undefined;
 }
 
-/** False: refused or timed out, so another way can be tried. Rejects if the connection is closed. */
-async function succeeds(answer: Promise<unknown>): Promise<boolean> {
+/** Null: accepted. The error: refused or timed out, so another way can be tried. Rejects if the connection is closed. */
+async function failureOf(answer: Promise<unknown>): Promise<AcpRefused | AcpTimeout | null> {
   try {
     await answer;
-    return true;
+    return null;
   } catch (error) {
     // Every other way would need the login, too.
     if (isAuthRequired(error)) throw error;
-    if (error instanceof AcpRefused || error instanceof AcpTimeout) return false;
+    if (error instanceof AcpRefused || error instanceof AcpTimeout) return error;
     throw error;
   }
 }

@@ -166,7 +166,8 @@ export class RunningAgent {
     const { writer, clock, limits, clientAccess } = this.#deps;
     const { recorder } = this;
     const { connection } = this.agentRun;
-    const { agentSessionId: previousSessionId, cwd, mcpServers } = writer.row;
+    const { agentSessionId: previousSessionId, cwd, mcpServers, settings } = writer.row;
+    const { resume, directories = [] } = settings ?? {};
     try {
       const capabilities = await initialize(
         connection,
@@ -175,8 +176,12 @@ export class RunningAgent {
       );
       const deadlineMs = limits.newSessionMs;
       const { contextLost } = await openAgentSession({
-        ...{ connection, recorder, capabilities, cwd, mcpServers, deadlineMs, previousSessionId },
+        ...{ connection, recorder, capabilities, cwd, mcpServers, deadlineMs },
+        ...{ previousSessionId, resume, directories },
       });
+      // Known by its request only.
+      if (writer.row.agentSessionId === null && resume !== undefined)
+        await writer.commit(() => ({ session: { agentSessionId: resume.sessionId } }));
       return {
         contextLost,
         refusedSettings: await makeStoredSettings(this.#settingsTarget, previousSessionId === null),

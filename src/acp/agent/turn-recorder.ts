@@ -224,8 +224,8 @@ export class TurnRecorder implements ConnectionHandlers {
         if (ended !== null) this.#markEnded(ended);
         // Synchronously: the next frame may already be an update.
         const { agentSessionId } = writer.row;
-        if (request.method === "session/new" && agentSessionId !== null)
-          this.replayFilter = new ReplayFilter(agentSessionId);
+        const isNew = request.method === "session/new" || request.method === "session/fork";
+        if (isNew && agentSessionId !== null) this.replayFilter = new ReplayFilter(agentSessionId);
         if (request.method === "session/load") this.replayFilter.endReplay();
       },
     );

@@ -167,7 +167,8 @@ export function sessionPatchFrom({ method }: PendingRequest, outcome: RpcOutcome
   if (!("result" in outcome) || !isObject(outcome.result)) return {};
   if (method === "initialize") return { capabilities: outcome.result };
   const { sessionId } = outcome.result;
-  return method === "session/new" && typeof sessionId === "string" ? { agentSessionId: sessionId } : {};
+  const opens = method === "session/new" || method === "session/fork";
+  return opens && typeof sessionId === "string" ? { agentSessionId: sessionId } : {};
 }
 
 /** The request that the frame answers; undefined: the frame is not an answer. */

@@ -134,6 +134,7 @@ const requiredFields: Readonly<
 > = {
   initialize: { field: "protocolVersion", type: "number" },
   "session/new": { field: "sessionId", type: "string" },
+  "session/fork": { field: "sessionId", type: "string" },
   "session/prompt": { field: "stopReason", type: "string" },
 };
 

@@ -19,3 +19,39 @@ export const acpSetRoute = defineRoute({
   ),
   response: z.object({ session: acpSessionSchema, agentState: agentStateSchema.nullable() }),
 });
+
+export const acpAgentSessionsRoute = defineRoute({
+  ...endpoints.acpAgentSessions,
+  summary: "Start an agent, list the sessions that it has stored itself, and end it",
+  errors: TURN_ERRORS,
+  audience: "operator",
+  body: z
+    .strictObject({
+      /** An agent of the catalogue. */
+      agent: z.string().min(1).max(200).optional(),
+      /** Any command that speaks ACP, instead of `agent`. */
+      argv: z.array(z.string().max(65_536)).min(1).max(1_000).optional(),
+      /** Where the agent is started. */
+      cwd: z.string().min(1).max(4_096),
+      /** The caller's environment; it is not stored. */
+      environment: z.record(z.string(), z.string()).optional(),
+      /** Only sessions of this directory. */
+      directory: z.string().min(1).max(4_096).optional(),
+      limit: z.int().min(1).max(1_000).default(100),
+    })
+    .refine(({ agent, argv }) => (agent === undefined) !== (argv === undefined), {
+      message: "give either agent or argv",
+      path: ["agent"],
+    }),
+  response: z.object({
+    sessions: z.array(
+      z.object({
+        /** The agent's own id of the session, for `resume`. */
+        sessionId: z.string(),
+        cwd: z.string(),
+        title: z.string().nullable(),
+        updatedAt: z.string().nullable(),
+      }),
+    ),
+  }),
+});

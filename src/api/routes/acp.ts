@@ -3,7 +3,12 @@ import { clientAccessSchema } from "../../config/agents.js";
 import { MAX_MCP_SERVERS } from "../../config/mcp.js";
 import { defaults } from "../../defaults.js";
 import { mcpServerSchema } from "../../model/acp.js";
-import { agentSettingsSchema, agentStateSchema } from "../../model/agent-state.js";
+import {
+  agentResumeSchema,
+  agentSettingsSchema,
+  agentStateSchema,
+  storedSettingsSchema,
+} from "../../model/agent-state.js";
 import { ACP_MODES, REAP_POLICIES } from "../../model/enums.js";
 import { endpoints } from "../endpoints.js";
 import type { ErrorCode } from "../error-response.js";
@@ -94,6 +99,10 @@ export const acpSpawnRoute = defineRoute({
       settings: agentSettingsSchema.optional(),
       /** MCP servers for the agent, beside those of the config. For the operator only. */
       mcpServers: z.array(mcpServerSchema).max(MAX_MCP_SERVERS).optional(),
+      /** A session that the agent has stored: it is continued, or no session is opened. `fork` is unstable in the protocol. */
+      resume: agentResumeSchema.optional(),
+      /** Directories of the agent's session beside `cwd`. */
+      directories: z.array(z.string().min(1).max(4_096)).max(100).optional(),
       prompt: promptText.optional(),
       turnId,
       timeoutMs,
@@ -136,7 +145,7 @@ export const acpShowRoute = defineRoute({
     /** Null: the agent has reported nothing yet. */
     agentState: agentStateSchema.nullable(),
     /** Made whenever the agent is started; null: none. */
-    settings: agentSettingsSchema.nullable(),
+    settings: storedSettingsSchema.nullable(),
     /** Client features that the agent may use. */
     client: clientAccessSchema.required(),
     /** The newest lines of the agent's standard error, without secrets. */

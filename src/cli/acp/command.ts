@@ -29,6 +29,7 @@ export function addAcpCommand(program: Command, setExitCode: SetExitCode): void 
   addPrompt(acp, setExitCode);
   addSet(acp, setExitCode);
   addCancelAndClose(acp, setExitCode);
+  addAgentSessions(acp, setExitCode);
   addReadCommands(acp, setExitCode);
   addPermissions(acp, setExitCode);
 }
@@ -90,6 +91,30 @@ function addSet(acp: Command, setExitCode: SetExitCode): void {
     .option("--json", "print the session and what its agent offers as JSON")
     .addHelpText("after", setHelp)
     .action(lazyAction(setExitCode, () => import("./set.js"), "setAgentSettings"));
+}
+
+const agentSessionsHelp = `
+The agent is started for it, and ended. Not every agent can list its sessions.
+
+Examples:
+  holdfast acp agent-sessions claude --cwd .
+  holdfast acp spawn claude --resume 0b5f2c1e --name before "where were we?"
+`;
+
+function addAgentSessions(acp: Command, setExitCode: SetExitCode): void {
+  acp
+    .command("agent-sessions")
+    .summary("list the sessions that an agent has stored itself")
+    .description(
+      "List the sessions that an agent has stored itself, also those made without Holdfast. `acp spawn --resume` continues one.",
+    )
+    .argument("[agent]", "an agent of the catalogue that speaks ACP (holdfast agents)")
+    .option("--agent-command <command>", "any command instead of an agent of the catalogue, in shell syntax")
+    .option("--cwd <directory>", "only sessions of this directory")
+    .option("--limit <n>", "list at most n sessions", positiveIntegerUpTo(1_000), 100)
+    .option("--json", "print a JSON array")
+    .addHelpText("after", agentSessionsHelp)
+    .action(lazyAction(setExitCode, () => import("./agent-sessions.js"), "printAgentSessions"));
 }
 
 function addReadCommands(acp: Command, setExitCode: SetExitCode): void {

@@ -119,6 +119,16 @@ export function addSpawn(acp: Command, setExitCode: SetExitCode): void {
         .argParser(collectModes)
         .default({ session: "session" }, '"session"'),
     )
+    .option(
+      "--resume <agent-session>",
+      "continue a session that the agent has stored (holdfast acp agent-sessions), also one made without Holdfast",
+    )
+    .option("--fork", "with --resume: continue a copy of it (unstable in the protocol)")
+    .option(
+      "--add-dir <directory>",
+      "another directory for the agent's session, besides --cwd (repeatable)",
+      collectDirectories,
+    )
     .option("--model <model>", "the agent's model, by id or name")
     .option(
       "--option <option=value>",

@@ -39,6 +39,9 @@ export interface SpawnFlags extends DisplayFlags, NotifyFlags, DetachFlags, Rule
   readonly name?: string;
   readonly agentCommand?: string;
   readonly mode: SpawnModes;
+  readonly resume?: string;
+  readonly fork?: true;
+  readonly addDir?: readonly string[];
   readonly cwd: string;
   readonly clearEnv?: true;
   readonly approveAll?: true;
@@ -188,6 +191,9 @@ function spawnBody(agent: string | null, prompt: string | null, flags: SpawnFlag
   const rules = rulesFromFlags(flags);
   const permissions = permissionMode(flags) ?? (rules.length === 0 ? null : "approve-reads");
   const settings = settingsOf(flags, mode.agent);
+  const { resume, fork, addDir } = flags;
+  if (fork === true && resume === undefined)
+    throw new BadInput("fork", "--fork needs --resume with the session to copy; nothing was started");
   return {
     // The command goes to a shell verbatim.
     ...(agent === null ? { argv: ["/bin/sh", "-c", agentCommand] } : { agent }),
@@ -196,6 +202,8 @@ function spawnBody(agent: string | null, prompt: string | null, flags: SpawnFlag
     ...(clearEnv === true ? {} : { environment: environmentOutsideRuns() }),
     mode: mode.session,
     ...(settings === null ? {} : { settings }),
+    ...(resume === undefined ? {} : { resume: { sessionId: resume, fork: fork === true } }),
+    ...(addDir === undefined ? {} : { directories: [...addDir] }),
     ...(permissions === null ? {} : { permissions }),
     ...(rules.length === 0 ? {} : { rules }),
     reap: reapAlways === true ? "always" : reapTools === true ? "cancel" : "asked",

@@ -4,6 +4,7 @@ import type { AcpSession } from "../../model/acp.js";
 import { omitUndefined } from "../../model/records.js";
 import { acpSessionResponse, agentStateResponse, requireAcpSession } from "../../queries/acp.js";
 import { agentRun } from "../../queries/leases.js";
+import { sanitizeText } from "../../text/sanitize.js";
 import type { HandlerDeps } from "./deps.js";
 
 /** Handlers of requests about the agent's own session. */
@@ -18,6 +19,23 @@ export function createAcpAgentHandlers(deps: HandlerDeps) {
       return {
         session: acpSessionResponse(session, await deps.sessions.get(sessionId), run),
         agentState: agentStateResponse(session.agentState),
+      };
+    },
+
+    acpAgentSessions: async ({ body }) => {
+      deps.assertAcceptingRuns();
+      const { agent, cwd, directory, limit } = body;
+      const found = await deps.acp.listAgentSessions({
+        ...{ agent: agent ?? null, command: deps.acp.commands.resolve(body), cwd, limit },
+        directory: directory ?? null,
+      });
+      return {
+        sessions: found.map(({ sessionId, cwd: at, title, updatedAt }) => ({
+          sessionId: sanitizeText(sessionId),
+          cwd: sanitizeText(at),
+          title: title === null ? null : sanitizeText(title),
+          updatedAt: updatedAt === null ? null : sanitizeText(updatedAt),
+        })),
       };
     },
   } satisfies Partial<RouteHandlers>;

@@ -231,6 +231,7 @@ async function ensureSession(
     client: body.client,
     ...(body.settings === undefined ? {} : { settings: omitUndefined(body.settings) }),
     mcpServers: body.mcpServers,
+    ...omitUndefined({ resume: body.resume, directories: body.directories }),
     session: {
       ...omitUndefined({ agentId }),
       ...(parentSessionKey === undefined ? {} : { parentSessionKey, spawnedBy: parentSessionKey }),

@@ -81,3 +81,22 @@ test("a session changes the settings of its children, and not its own", async ()
   expect(own.stderr).toContain("only the operator may change the settings");
   for (const id of ["below", "above"]) await client.acpClose({ params: { id } });
 });
+
+test("agent-sessions lists what the agent stored, and spawn continues it", async () => {
+  const env = { AGENT_SESSIONS: `${shared.gatewayFixture.home}/own` };
+  const run = (...args: readonly string[]) => {
+    const { child, finished } = shared.gatewayFixture.startWith(env, "acp", ...args);
+    child.stdin.end();
+    return finished;
+  };
+  expect((await run("agent-sessions", ...agent)).stderr).toContain("the agent has no sessions");
+  expect((await run("spawn", ...agent, "--name", "made", "--mode", "run", "hello")).code).toBe(0);
+  const listed = await run("agent-sessions", ...agent, "--json");
+  const [stored] = JSON.parse(listed.stdout) as { readonly sessionId: string; readonly title: string }[];
+  expect(stored).toMatchObject({ title: "hello" });
+  const resume = ["--resume", stored?.sessionId ?? "", "--mode", "run", "more"];
+  const resumed = await run("spawn", ...agent, ...resume);
+  expect(JSON.parse(resumed.stdout)).toMatchObject({ turns: 2 });
+  expect(await run("spawn", ...agent, "--fork", "x")).toMatchObject({ code: 2 });
+  expect(await run("agent-sessions")).toMatchObject({ code: 2 });
+});
