@@ -10,6 +10,7 @@ import {
   storedSettingsSchema,
 } from "../../model/agent-state.js";
 import { ACP_MODES, REAP_POLICIES } from "../../model/enums.js";
+import { execRulesSchema } from "../../model/exec-rule.js";
 import { endpoints } from "../endpoints.js";
 import type { ErrorCode } from "../error-response.js";
 import { defineRoute } from "../route.js";
@@ -93,6 +94,8 @@ export const acpSpawnRoute = defineRoute({
       permissions: z.enum(PERMISSION_PRESETS).optional(),
       rules: z.array(permissionRuleSchema).max(1_000).optional(),
       reap: z.enum(REAP_POLICIES).default("asked"),
+      /** Exec rules of the session, instead of those of the config. For the operator only: a child has its parent's. */
+      execRules: execRulesSchema.optional(),
       /** Client features that the agent may use, instead of those of the catalogue. For the operator only. */
       client: clientAccessSchema.optional(),
       /** Of the agent's session; if one cannot be made, no session is opened. `mode` is the agent's, not the session's. */

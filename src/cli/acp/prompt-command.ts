@@ -13,6 +13,7 @@ import {
   noOutputOption,
   type SetExitCode,
 } from "../options/parsers.js";
+import { addExecRuleOptions } from "../options/exec-rule-options.js";
 import { parseDuration } from "../options/units.js";
 import { reportError } from "../print/stderr.js";
 import { parseRulePattern, PATTERN_HELP } from "./rule-pattern.js";
@@ -70,6 +71,11 @@ asked about the rest. --deny, --ask and --allow are tried first, in this order.
 ${PATTERN_HELP}
 --model, --mode and --option choose among what the agent offers; "acp show" lists it
 and "acp set" changes it later. They are set again when the agent is restarted.
+
+Exec rules (--exec-allow, --exec-ask, --exec-deny, as in holdfast sessions create)
+decide which commands the agent may execute through Holdfast with its token, and
+which agents it may start. The first rule that matches decides, in the order of the
+options. A command that no rule matches waits for approval (holdfast approvals).
 
 With --client-files and --client-terminals the agent can use files and commands
 through the gateway: the same rules apply to them, and each command is a run of its
@@ -176,13 +182,15 @@ export function addSpawn(acp: Command, setExitCode: SetExitCode): void {
       "the MCP servers of a JSON file with mcpServers (repeatable)",
       collectValues,
     );
+  const execRules = addExecRuleOptions(spawn, "exec-");
   addDetachOption(spawn, "do not wait for the answer; prints the turn id");
   addNotifyOptions(spawn);
   addDisplayOptions(spawn)
     .addHelpText("after", spawnExamples)
     .action(async (agent: string | undefined, prompt: string | undefined, flags: SpawnFlags) => {
       const { spawnSession } = await import("./spawn.js");
-      const code = await spawnSession(agent, prompt, flags).catch(reportError);
+      const given = { ...flags, execRules: execRules() };
+      const code = await spawnSession(agent, prompt, given).catch(reportError);
       setExitCode(flags.agentCommand === undefined ? noticeInstallHint(code) : code);
     });
 }

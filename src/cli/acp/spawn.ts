@@ -9,6 +9,7 @@ import { connectOrStart, type GatewayConnection } from "../client/connect.js";
 import { notifyBody, type NotifyFlags } from "../client/notify-options.js";
 import { retryUntilAnswered } from "../client/reconnect.js";
 import { qualifiedSessionName } from "../client/resolve-acp-session.js";
+import type { GivenExecRule } from "../options/exec-rule-options.js";
 import { type DetachFlags, isDetached } from "../options/parsers.js";
 import { notice } from "../print/stderr.js";
 import { print, toJson } from "../print/stdout.js";
@@ -54,6 +55,7 @@ export interface SpawnFlags extends DisplayFlags, NotifyFlags, DetachFlags, Rule
   readonly clientTerminals?: boolean;
   readonly mcp?: readonly string[];
   readonly mcpConfig?: readonly string[];
+  readonly execRules?: GivenExecRule[];
 }
 
 /** Opens a session and starts its agent; with a prompt, shows its answer. Without an agent, `first` is the prompt. */
@@ -194,6 +196,7 @@ function spawnBody(agent: string | null, prompt: string | null, flags: SpawnFlag
   const { resume, fork, addDir } = flags;
   if (fork === true && resume === undefined)
     throw new BadInput("fork", "--fork needs --resume with the session to copy; nothing was started");
+  const { execRules = [] } = flags;
   return {
     // The command goes to a shell verbatim.
     ...(agent === null ? { argv: ["/bin/sh", "-c", agentCommand] } : { agent }),
@@ -206,6 +209,7 @@ function spawnBody(agent: string | null, prompt: string | null, flags: SpawnFlag
     ...(addDir === undefined ? {} : { directories: [...addDir] }),
     ...(permissions === null ? {} : { permissions }),
     ...(rules.length === 0 ? {} : { rules }),
+    ...(execRules.length === 0 ? {} : { execRules }),
     reap: reapAlways === true ? "always" : reapTools === true ? "cancel" : "asked",
     ...clientOptions(flags),
     ...mcpOptions(flags),

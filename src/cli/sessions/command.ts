@@ -1,17 +1,16 @@
 import { type Command, Option } from "commander";
 import { defaults } from "../../defaults.js";
 import { MESSAGE_DELIVERIES, VISIBILITIES } from "../../model/enums.js";
-import type { ExecEffect, ExecRule } from "../../model/exec-rule.js";
 import {
   asOptionParser,
   collectValues,
   type JsonFlag,
   lazyAction,
-  parseExecRule,
   parsePositiveInteger,
   positiveIntegerUpTo,
   type SetExitCode,
 } from "../options/parsers.js";
+import { addExecRuleOptions } from "../options/exec-rule-options.js";
 import { parseDuration } from "../options/units.js";
 import type { SessionFlags } from "./sessions.js";
 
@@ -76,11 +75,7 @@ export function addSessionsCommand(program: Command, setExitCode: SetExitCode): 
     .command("sessions")
     .summary("sessions and their tokens: create, list, history, inbox, send, close")
     .description("Sessions: identities that start work, with tokens, exec rules and messages.");
-  // The order of the three options on the command line decides.
-  const rules: ExecRule[] = [];
-  const rule = (effect: ExecEffect) => (text: string) =>
-    void rules.push(asOptionParser((words) => parseExecRule(effect, words))(text));
-  sessions
+  const create = sessions
     .command("create")
     .summary("open a session; prints its id and its token")
     .description("Open a session, or find the open session with that key. Prints its id and a token.")
@@ -88,10 +83,9 @@ export function addSessionsCommand(program: Command, setExitCode: SetExitCode): 
     .option("--agent <id>", "the agent it belongs to")
     .option("--parent <key>", "the key of its parent session")
     .addOption(new Option("--visibility <level>", "which other sessions it may see").choices(VISIBILITIES))
-    .option("--sandboxed", "limit its visibility to its own tree")
-    .option("--allow <rule>", "allow commands that match (repeatable)", rule("allow"))
-    .option("--ask <rule>", "ask the operator about commands that match (repeatable)", rule("ask"))
-    .option("--deny <rule>", "deny commands that match (repeatable)", rule("deny"))
+    .option("--sandboxed", "limit its visibility to its own tree");
+  const rules = addExecRuleOptions(create, "");
+  create
     .option(
       "--token-ttl <duration>",
       "the token expires after this time, such as 8h or 30d",
@@ -101,9 +95,7 @@ export function addSessionsCommand(program: Command, setExitCode: SetExitCode): 
     .addHelpText("after", createExamples)
     .action(async ({ key, agent, parent, visibility, sandboxed, tokenTtl, ...flags }: CreateFlags) => {
       const { createSession } = await import("./sessions.js");
-      const execRules = rules.map(({ args, ...each }) =>
-        args === undefined ? each : { ...each, args: [...args] },
-      );
+      const execRules = rules();
       const body = {
         key,
         ...(agent === undefined ? {} : { agentId: agent }),
@@ -111,7 +103,7 @@ export function addSessionsCommand(program: Command, setExitCode: SetExitCode): 
         ...(visibility === undefined ? {} : { visibility }),
         ...(sandboxed === undefined ? {} : { sandboxed }),
         ...(tokenTtl === undefined ? {} : { tokenTtlMs: tokenTtl }),
-        ...(rules.length === 0 ? {} : { execRules }),
+        ...(execRules.length === 0 ? {} : { execRules }),
       };
       setExitCode(await createSession(body, flags));
     });

@@ -233,7 +233,7 @@ async function ensureSession(
     mcpServers: body.mcpServers,
     ...omitUndefined({ resume: body.resume, directories: body.directories }),
     session: {
-      ...omitUndefined({ agentId }),
+      ...omitUndefined({ agentId, execRules: body.execRules }),
       ...(parentSessionKey === undefined ? {} : { parentSessionKey, spawnedBy: parentSessionKey }),
     },
   });
@@ -260,6 +260,11 @@ async function authorizeSpawn(
   // The agent starts them, so no exec rule would judge their commands.
   if (body.mcpServers !== undefined)
     throw new BadInput("mcpServers", "only the operator may set mcpServers; nothing was started");
+  if (body.execRules !== undefined)
+    throw new BadInput(
+      "execRules",
+      "only the operator may set exec rules: a child has those of its parent. Nothing was started",
+    );
   const { argv, env: entrys, passEnv } = deps.acp.commands.resolve(body);
   const allowed = await authorizeCommand(deps, context, {
     argv,
