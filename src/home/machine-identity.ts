@@ -96,3 +96,8 @@ async function readKernelFact(
 async function readText(path: string): Promise<string> {
   return (await readFile(path, "utf8")).trim();
 }
+
+/** The initial pid namespace has a fixed inode (PROC_PID_INIT_INO); that of a container differs. */
+export async function isInitialPidNamespace(): Promise<boolean> {
+  return (await readlink("/proc/self/ns/pid").catch(() => "")) === "pid:[4026531836]";
+}

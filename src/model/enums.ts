@@ -159,5 +159,8 @@ export const OUTBOX_STATUSES = [
 /** States of a lease, derived from the record of its run. */
 export const LEASE_STATES = ["open", "closing", "closed", "lost"] as const;
 
+/** Tools whose records `runs import --from` reads. */
+export const FOREIGN_TOOLS = ["acpx", "openclaw"] as const;
+
 /** The label that holds the name of a run. */
 export const NAME_LABEL = "name";

@@ -1,4 +1,6 @@
 import { type Command, Option } from "commander";
+import { BadInput } from "../../errors.js";
+import { FOREIGN_TOOLS } from "../../model/enums.js";
 import type { RunStateName } from "../../model/run.js";
 import {
   asOptionParser,
@@ -10,7 +12,12 @@ import {
 import { parseDuration } from "../options/units.js";
 import type { CleanupRequest } from "./cleanup-plan.js";
 import type { ForgetOptions } from "./forget.js";
+import type { ImportFromFlags } from "./import-from.js";
 import type { ListRunsRequest } from "./list.js";
+
+interface ImportFlags extends ImportFromFlags {
+  readonly from?: (typeof FOREIGN_TOOLS)[number];
+}
 
 const abandonExamples = `
 A process in uninterruptible sleep, or of another user, cannot be killed. Its run
@@ -69,6 +76,15 @@ The file holds JSON, an array or one object per line, as other tools write it:
 A gateway, or runs cleanup, ends an imported process only if it is alive, runs
 exactly that command, and its program lies below wrapperRoot. Import only processes
 that should be ended.
+
+--from acpx reads ~/.acpx, --from openclaw reads $OPENCLAW_STATE_DIR or ~/.openclaw:
+sessions, and leases in files and in the state database. The records are only read.
+A process is imported only if pid, start time and command match its record, and its
+owner is gone; everything else is listed with the reason and left alone.
+
+Examples:
+  holdfast runs import --from acpx --dry-run
+  holdfast runs import --from openclaw && holdfast runs cleanup --label from=openclaw
 `;
 
 /** Commands for an operator whose runs, hosts or state directories were lost. */
@@ -133,11 +149,32 @@ export function addRecoveryCommands(runs: Command, setExitCode: SetExitCode): vo
     .command("import")
     .summary("import another tool's records of processes to end")
     .description("Import records of processes that another tool started, to end the processes that match.")
-    .argument("<file>", "JSON with pid, command and wrapperRoot of each process")
+    .argument(
+      "[file]",
+      "JSON with pid, command and wrapperRoot of each process; with --from: the tool's state directory",
+    )
+    .addOption(
+      new Option("--from <tool>", "read the records of this tool: its sessions and leases").choices(
+        FOREIGN_TOOLS,
+      ),
+    )
+    .option("--owner-gone", "with --from: the tool does not run any more, so nothing manages its processes")
     .option("--dry-run", "only compare with the live processes")
     .option("--json", "print records and findings as JSON")
     .addHelpText("after", importExamples)
-    .action(async (file: string, flags: { dryRun?: true; json?: true }) => {
+    .action(async (file: string | undefined, { from, ...flags }: ImportFlags) => {
+      if (from !== undefined) {
+        const { importFrom } = await import("./import-from.js");
+        setExitCode(await importFrom(from, file, flags));
+        return;
+      }
+      if (file === undefined || flags.ownerGone === true)
+        throw new BadInput(
+          "file",
+          file === undefined
+            ? "name a file, or a tool with --from; nothing was imported"
+            : "--owner-gone is only for --from; nothing was imported",
+        );
       const { importRuns } = await import("./import.js");
       setExitCode(await importRuns(file, flags.dryRun === true, flags.json === true));
     });

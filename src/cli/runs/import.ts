@@ -130,7 +130,7 @@ function toVerification(sight: ImportedEvidence | undefined): {
   }
 }
 
-async function recordEntries(entries: readonly ImportEntry[]): Promise<readonly string[]> {
+export async function recordEntries(entries: readonly ImportEntry[]): Promise<readonly string[]> {
   const { home, storePath } = await openStateDirectory(resolveHome());
   const place = { ...(await readMachineIdentity(home)), stateId: await stateIdOf(home) };
   await using store = await openStore(storePath, "import");

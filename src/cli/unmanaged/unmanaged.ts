@@ -1,4 +1,4 @@
-import { readFile, readlink } from "node:fs/promises";
+import { readFile } from "node:fs/promises";
 import { findAnchorBinary } from "../../anchor/binary.js";
 import type { ProcessEvidence } from "../../anchor/host.js";
 import {
@@ -11,7 +11,7 @@ import { configPath } from "../../config/file.js";
 import { readConfig, type UnmanagedProfile } from "../../config/schema.js";
 import { BadInput } from "../../errors.js";
 import { errnoCode, errorMessage } from "../../home/errno.js";
-import { isSameMachine } from "../../home/machine-identity.js";
+import { isInitialPidNamespace, isSameMachine } from "../../home/machine-identity.js";
 import { OPEN_RUN_STATES } from "../../model/run.js";
 import { openStoreForReading } from "../../store/open.js";
 import { findOwningRun } from "../../supervisor/inspect/membership.js";
@@ -259,11 +259,6 @@ async function claimedOwners(
   const pids = [...new Set(texts)].filter((text) => /^[1-9]\d{0,9}$/.test(text));
   const evidence = await inspectProcesses(findAnchorBinary(), pids.map(Number), { brief: true });
   return new Map(pids.map((pid, at) => [pid, evidence[at] ?? null] as const));
-}
-
-/** The initial pid namespace has a fixed inode (PROC_PID_INIT_INO); that of a container differs. */
-async function isInitialPidNamespace(): Promise<boolean> {
-  return (await readlink("/proc/self/ns/pid").catch(() => "")) === "pid:[4026531836]";
 }
 
 /** A tool that ends removes its pid file; a file that cannot be read proves nothing. */
