@@ -95,6 +95,10 @@ export const sessionDefaults = {
   acpCloseMs: 5_000,
   /** Length of a prompt: what fits into a request to the gateway. */
   acpPromptChars: 1_000_000,
+  /** Size of the files of a prompt, as they are sent: with a long text they fit into a request to the gateway (requestBytes). */
+  acpContentBytes: 3 * 1024 * 1024,
+  /** Files, images and links of one prompt: more than a person attaches. */
+  acpContentParts: 64,
   /** Size of a file that an agent reads or writes through the gateway: JSON may need six times as much, and a frame has 32 MiB. */
   acpFileBytes: 4 * 1024 * 1024,
   /** Terminals of one agent that it has not released: more than a model uses. */

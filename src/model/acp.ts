@@ -35,6 +35,28 @@ export const mcpServerSchema = z.union([
   }),
 ]);
 
+const base64 = z.base64().min(4);
+const mimeType = z.string().regex(/^[\w.+-]{1,100}\/[\w.+-]{1,100}$/, "must be a MIME type");
+const uri = z.string().min(1).max(4_096);
+
+/** A part of a prompt beside its text, as the protocol describes it. */
+export const promptContentSchema = z.union([
+  z.strictObject({ type: z.enum(["image", "audio"]), data: base64, mimeType, uri: uri.optional() }),
+  z.strictObject({
+    type: z.literal("resource"),
+    resource: z.union([
+      z.strictObject({ uri, mimeType, text: z.string() }),
+      z.strictObject({ uri, mimeType, blob: base64 }),
+    ]),
+  }),
+  z.strictObject({
+    type: z.literal("resource_link"),
+    uri,
+    name: z.string().min(1).max(1_000),
+    mimeType: mimeType.optional(),
+  }),
+]);
+
 const pendingAcpRequestSchema = z.object({
   id: z.int(),
   method: z.string(),
@@ -124,6 +146,8 @@ export const acpTurnSchema = z.object({
   place: z.int(),
   state: z.enum(ACP_TURN_STATES),
   prompt: z.string(),
+  /** Sent before the text of the prompt. Null: nothing. */
+  content: z.array(promptContentSchema).nullable(),
   askedBy: z.string(),
   /** Counted from when the prompt is sent. Null: no limit. */
   timeoutMs: z.int().nullable(),
@@ -201,6 +225,7 @@ export const permissionRequestSchema = z.object({
   answered: z.boolean(),
 });
 
+export type PromptContent = RecordOf<typeof promptContentSchema>;
 export type McpServer = RecordOf<typeof mcpServerSchema>;
 export type StoredError = RecordOf<typeof storedErrorSchema>;
 
@@ -217,7 +242,7 @@ export type LeftoverProcess = RecordOf<typeof leftoverProcessSchema>;
 
 export type NewAcpTurn = Pick<
   AcpTurn,
-  "turnId" | "prompt" | "askedBy" | "timeoutMs" | "noOutputTimeoutMs" | "createdAt"
+  "turnId" | "prompt" | "content" | "askedBy" | "timeoutMs" | "noOutputTimeoutMs" | "createdAt"
 > & {
   /** The place of the message that the turn answers; absent: the next place. */
   readonly place?: number;

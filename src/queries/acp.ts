@@ -1,5 +1,6 @@
 import type { VerifiedProcessTree } from "../acp/agent/process-tree.js";
 import type { ResponseOf, RouteHandlers } from "../api/contract.js";
+import { attachmentOf } from "../acp/turn/prompt-content.js";
 import { recordedClientAccess } from "../config/agents.js";
 import { defaults } from "../defaults.js";
 import { NotFound } from "../errors.js";
@@ -71,9 +72,10 @@ export function acpTurnResponse(turn: AcpTurn): ResponseOf<"acpPrompt">["turn"] 
 
 /** Text of an agent's: nothing in it may move a terminal's cursor. The raw frames are in the updates. */
 function wholeTurnResponse(turn: AcpTurn): ResponseOf<"acpPrompt">["turn"] {
-  const { before: _before, requestId: _request, audit, ...rest } = turn;
+  const { before: _before, requestId: _request, audit, content, ...rest } = turn;
   return {
     ...rest,
+    attachments: (content ?? []).map(attachmentOf),
     text: sanitizeText(turn.text),
     toolCalls: turn.toolCalls.map((call) => ({ ...call, title: sanitizeText(call.title) })),
     audit: audit === null ? null : { ...audit, left: [...audit.left], survivors: [...audit.survivors] },

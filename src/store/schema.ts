@@ -72,6 +72,7 @@ export const acpSessionTable = mapTable<AcpSession>("acp_sessions")({
 });
 
 export const acpTurnTable = mapTable<AcpTurn>("acp_turns")({
+  content: nullableJson,
   before: nullableJson,
   cancel: nullableJson,
   problem: nullableJson,

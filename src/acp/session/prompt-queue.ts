@@ -1,7 +1,7 @@
 import type { Clock } from "../../async/clock.js";
 import { defaults } from "../../defaults.js";
 import { AcpQueueFull, AcpSessionClosed, BadInput } from "../../errors.js";
-import type { AcpTurn, StoredError } from "../../model/acp.js";
+import type { AcpTurn, PromptContent, StoredError } from "../../model/acp.js";
 import { newTurnId } from "../../model/ids.js";
 import type { SessionMessage } from "../../model/session.js";
 import type { AcpStore, AcpTurnPatch } from "../../store/acp/contract.js";
@@ -9,6 +9,8 @@ import type { SessionWriter } from "../session-writer.js";
 
 export interface PromptRequest {
   readonly text: string;
+  /** Sent before the text. The agent supports all of it. */
+  readonly content?: readonly PromptContent[];
   readonly askedBy: string;
   /** Default: a new id. */
   readonly turnId?: string;
@@ -47,6 +49,7 @@ export class PromptQueue {
     const newTurn = {
       turnId,
       prompt: text,
+      content: request.content ?? null,
       askedBy,
       timeoutMs: timeoutMs ?? null,
       noOutputTimeoutMs: request.noOutputTimeoutMs ?? this.#deps.noOutputTimeoutMs,

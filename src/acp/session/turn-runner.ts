@@ -6,6 +6,7 @@ import type { AgentLifecycle, AgentLifecycleDeps } from "../agent/agent-lifecycl
 import type { RunningAgent } from "../agent/running-agent.js";
 import { toProblem } from "../agent/exit-reason.js";
 import { auditTurn, listProcessKeys } from "../agent/process-tree.js";
+import { toContentBlocks } from "../turn/prompt-content.js";
 import type { RunningTurn } from "../turn/running-turn.js";
 import type { MessageInbox } from "./message-inbox.js";
 import type { PromptQueue } from "./prompt-queue.js";
@@ -103,7 +104,10 @@ export class TurnRunner {
     const { messages, text } = await this.#session.inbox.messagesForPrompt();
     const running = agent.recorder.beginTurn(turn, before, this.#lifecycle.contextLost, messages);
     const sessionId = this.#deps.writer.row.agentSessionId ?? "";
-    const prompt = [{ type: "text" as const, text: `${text}${turn.prompt}` }];
+    const prompt = [
+      ...toContentBlocks(turn.content),
+      { type: "text" as const, text: `${text}${turn.prompt}` },
+    ];
     const answer = agent.agentRun.connection.request(
       "session/prompt",
       { sessionId, prompt },

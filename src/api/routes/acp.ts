@@ -2,7 +2,7 @@ import { z } from "zod";
 import { clientAccessSchema } from "../../config/agents.js";
 import { MAX_MCP_SERVERS } from "../../config/mcp.js";
 import { defaults } from "../../defaults.js";
-import { mcpServerSchema } from "../../model/acp.js";
+import { mcpServerSchema, promptContentSchema } from "../../model/acp.js";
 import {
   agentResumeSchema,
   agentSettingsSchema,
@@ -45,6 +45,8 @@ const promptText = z
   .min(1)
   .max(defaults.acpPromptChars)
   .refine((text) => text.trim() !== "", "must not be blank");
+/** Sent before the text. Images and audio are refused if the agent does not support them. */
+const content = z.array(promptContentSchema).max(defaults.acpContentParts).optional();
 const word = z
   .string()
   .max(65_536)
@@ -107,6 +109,7 @@ export const acpSpawnRoute = defineRoute({
       /** Directories of the agent's session beside `cwd`. */
       directories: z.array(z.string().min(1).max(4_096)).max(100).optional(),
       prompt: promptText.optional(),
+      content,
       turnId,
       timeoutMs,
       noOutputTimeoutMs,
@@ -169,6 +172,7 @@ export const acpPromptRoute = defineRoute({
   params: sessionParams,
   body: z.strictObject({
     text: promptText,
+    content,
     turnId,
     timeoutMs,
     noOutputTimeoutMs,

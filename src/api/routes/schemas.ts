@@ -198,7 +198,11 @@ export const acpSessionSchema = acpSessionRecord
   .meta({ id: "AcpSession", description: "A session with an ACP agent." });
 
 export const acpTurnSchema = acpTurnRecord
-  .omit({ requestId: true, before: true })
+  .omit({ requestId: true, before: true, content: true })
+  .extend({
+    /** The files, images and links of the prompt, without their content. */
+    attachments: z.array(z.object({ type: z.string(), name: z.string(), bytes: z.int().nullable() })),
+  })
   .meta({ id: "AcpTurn", description: "One prompt to an ACP agent and its result." });
 
 export const acpUpdateSchema = acpUpdateRecord

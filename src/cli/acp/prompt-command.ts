@@ -24,6 +24,8 @@ const answerHelp = `
 Ctrl-C cancels the turn and waits for its end; a second Ctrl-C leaves the rest to the
 gateway. On a terminal you are asked about the agent's permission requests.
 
+A word @path in the prompt sends a link to that file, if it exists.
+
 Formats: text, shown as it arrives; json, the agent's frames, one object per
 line; quiet, only the answer. --json prints the record of the turn when it has ended.
 
@@ -93,16 +95,27 @@ Examples:
   holdfast acp spawn claude --mcp 'files=npx -y @modelcontextprotocol/server-filesystem .'
 `;
 
+/** Options for a long prompt, and for files that are sent with a prompt. */
+function addAttachmentOptions(command: Command): void {
+  command
+    .option("-f, --prompt-file <file>", "read the prompt from a file")
+    .option("--file <file>", "send a file with the prompt (repeatable)", collectValues)
+    .option("--image <file>", "send an image, if the agent supports images (repeatable)", collectValues)
+    .option("--audio <file>", "send a recording, if the agent supports audio (repeatable)", collectValues)
+    .option("--link <uri>", "send a link, which the agent reads by itself (repeatable)", collectValues);
+}
+
 export function addPrompt(acp: Command, setExitCode: SetExitCode): void {
   const prompt = acp
     .command("prompt")
     .summary("send a prompt to the agent of a session, and show its answer")
     .description("Send a prompt to the agent of a session, and show its answer.")
     .argument("<session>", "its name or id")
-    .argument("<prompt>", "the prompt; - reads it from stdin")
+    .argument("[prompt]", "the prompt; - reads it from stdin")
     .addOption(new Option("--no-wait", "the former name of --detach").hideHelp());
   addDetachOption(prompt, "do not wait for the answer; prints the turn id");
   addNotifyOptions(prompt);
+  addAttachmentOptions(prompt);
   addDisplayOptions(prompt)
     .addHelpText("after", answerHelp)
     .action(lazyAction(setExitCode, () => import("./prompt.js"), "promptSession"));
@@ -185,6 +198,7 @@ export function addSpawn(acp: Command, setExitCode: SetExitCode): void {
   const execRules = addExecRuleOptions(spawn, "exec-");
   addDetachOption(spawn, "do not wait for the answer; prints the turn id");
   addNotifyOptions(spawn);
+  addAttachmentOptions(spawn);
   addDisplayOptions(spawn)
     .addHelpText("after", spawnExamples)
     .action(async (agent: string | undefined, prompt: string | undefined, flags: SpawnFlags) => {

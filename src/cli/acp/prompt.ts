@@ -19,6 +19,7 @@ import { type DetachFlags, isDetached, type JsonFlag } from "../options/parsers.
 import { notice } from "../print/stderr.js";
 import { print, toJson } from "../print/stdout.js";
 import { TurnInterrupts } from "../run/interrupts.js";
+import { type AttachmentFlags, readAttachments, readPromptFile } from "./attachments.js";
 import { PermissionPrompter } from "./permission-prompter.js";
 import {
   type AcpView,
@@ -39,7 +40,10 @@ export interface DisplayFlags extends JsonFlag {
 }
 
 /** `--no-wait` is the former spelling of `--detach`. */
-export type PromptFlags = DisplayFlags & NotifyFlags & DetachFlags & { readonly wait: boolean };
+export type PromptFlags = DisplayFlags &
+  NotifyFlags &
+  DetachFlags &
+  AttachmentFlags & { readonly wait: boolean };
 
 interface TurnToShow {
   readonly connection: GatewayConnection;
@@ -167,12 +171,17 @@ export function rejectChannellessOptions(flags: NotifyFlags): void {
 }
 
 /** Sends a prompt to an agent and shows its answer. */
-export async function promptSession(wanted: string, prompt: string, flags: PromptFlags): Promise<number> {
+export async function promptSession(
+  wanted: string,
+  prompt: string | undefined,
+  flags: PromptFlags,
+): Promise<number> {
   const { json = false } = flags;
   const wait = flags.wait && !isDetached(flags);
   if (wait) rejectNotifyOptions(flags);
   rejectChannellessOptions(flags);
-  const words = await readPrompt(prompt);
+  const words = await readPrompt(prompt, flags);
+  const content = readAttachments(prompt ?? "", flags);
   const found = await retryUntilAnswered(await connectOrStart(), (client) =>
     resolveAcpSession(client, wanted),
   );
@@ -181,6 +190,7 @@ export async function promptSession(wanted: string, prompt: string, flags: Promp
   const params = { id: session.sessionId };
   const body = {
     text: words,
+    ...(content.length === 0 ? {} : { content }),
     turnId: newTurnId(),
     wait: false,
     background: !wait,
@@ -254,9 +264,19 @@ export async function printBackgroundTurn(
   return 0;
 }
 
-/** The prompt, or stdin for `-`. */
-export async function readPrompt(argument: string): Promise<string> {
-  const prompt = argument === "-" ? await text(process.stdin) : argument;
+/** The prompt: the argument, stdin for `-`, or the file of `-f`. */
+export async function readPrompt(
+  argument: string | undefined,
+  { promptFile }: AttachmentFlags,
+): Promise<string> {
+  if ((argument === undefined) === (promptFile === undefined))
+    throw new BadInput("prompt", "give either a prompt or -f <file>; nothing was sent");
+  const prompt =
+    promptFile === undefined
+      ? argument === "-"
+        ? await text(process.stdin)
+        : (argument ?? "")
+      : readPromptFile(promptFile);
   if (prompt.trim() === "") throw new BadInput("prompt", "the prompt is empty; nothing was sent");
   return prompt;
 }

@@ -194,6 +194,7 @@ export function formatTurn(turn: ShownTurn, palette: Palette, number: number): s
   const parts = [
     palette.dim(head),
     palette.bold(quoted),
+    ...turn.attachments.map(({ type, name }) => palette.dim(`+ ${sanitizeLine(`${type} ${name}`)}`)),
     ...toolCalls.map((call) => toolLine(call, terminalWidth() ?? NON_TERMINAL_WIDTH, palette)),
     ...(omitted === null ? [] : [palette.yellow(`! ${omitted[0]}`)]),
     ...(text === "" ? [] : [sanitizeText(text).trimEnd()]),

@@ -15,6 +15,7 @@ import { notice } from "../print/stderr.js";
 import { print, toJson } from "../print/stdout.js";
 import { noticeIfWaitingForApproval, toSpawnFailed } from "../run/exec.js";
 import { TurnInterrupts } from "../run/interrupts.js";
+import { type AttachmentFlags, readAttachments } from "./attachments.js";
 import { parseMcpServer, readMcpConfig } from "./mcp-options.js";
 import {
   type DisplayFlags,
@@ -36,7 +37,8 @@ export interface SpawnModes {
   readonly agent?: string;
 }
 
-export interface SpawnFlags extends DisplayFlags, NotifyFlags, DetachFlags, RuleFlags, SettingFlags {
+export interface SpawnFlags
+  extends DisplayFlags, NotifyFlags, DetachFlags, RuleFlags, SettingFlags, AttachmentFlags {
   readonly name?: string;
   readonly agentCommand?: string;
   readonly mode: SpawnModes;
@@ -71,9 +73,11 @@ export async function spawnSession(
   if (!isDetached(flags)) rejectNotifyOptions(flags);
   rejectChannellessOptions(flags);
   const words = agent === null ? first : second;
-  if (mode === "run" && words === undefined)
+  const hasPrompt = words !== undefined || flags.promptFile !== undefined;
+  if (mode === "run" && !hasPrompt)
     throw new BadInput("mode", "--mode run needs a prompt; nothing was started");
-  const body = spawnBody(agent, words === undefined ? null : await readPrompt(words), flags);
+  const prompt = hasPrompt ? await readPrompt(words, flags) : null;
+  const body = { ...spawnBody(agent, prompt, flags), ...contentOf(words, hasPrompt, flags) };
   const found = await connectOrStart();
   using interrupts = new TurnInterrupts(() => undefined);
   const known = flags.name === undefined ? null : await lastUpdateSeq(found, body.key);
@@ -102,6 +106,13 @@ export async function spawnSession(
     interrupts,
     record,
   });
+}
+
+function contentOf(words: string | undefined, hasPrompt: boolean, flags: SpawnFlags) {
+  const content = readAttachments(words ?? "", flags);
+  if (content.length > 0 && !hasPrompt)
+    throw new BadInput("prompt", "files, images and links need a prompt; nothing was started");
+  return content.length === 0 ? {} : { content };
 }
 
 const MAX_AGENT_NAME_CHARS = 200;

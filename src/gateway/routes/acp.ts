@@ -1,6 +1,7 @@
 import type { RequestedAgentCommand } from "../../acp/agent-command.js";
 import type { AcpController } from "../../acp/controller.js";
 import { DEFAULT_PERMISSION_RULES } from "../../acp/permissions/rule-layers.js";
+import { supportedContent } from "../../acp/turn/prompt-content.js";
 import type { PromptRequest } from "../../acp/session/prompt-queue.js";
 import type { ParsedRequestOf, RequestContext, ResponseOf, RouteHandlers } from "../../api/contract.js";
 import { omitUndefined } from "../../model/records.js";
@@ -61,7 +62,13 @@ export function createAcpHandlers(deps: HandlerDeps) {
       const { session, created } = earlier ?? (await ensureSession(deps, body, context));
       const { prompt: text } = body;
       if (text === undefined) return { session: await shown(session), created, turn: null };
-      const now = await startPrompt(deps, session, { ...body, text }, context, earlier?.turn ?? null);
+      const starting = startPrompt(deps, session, { ...body, text }, context, earlier?.turn ?? null);
+      const now = await starting.catch(async (error: unknown) => {
+        // A session that was opened for this prompt is of no use without it.
+        const { actor } = context.requester;
+        if (created && error instanceof BadInput) await acp.closeSession(session.sessionId, { actor });
+        throw error;
+      });
       const row = (await store.getAcpSession(session.sessionId)) ?? session;
       return { session: await shown(row), created, turn: acpTurnResponse(now) };
     },
@@ -150,8 +157,11 @@ async function startPrompt(
   const { sessionId } = session;
   const { text, timeoutMs, noOutputTimeoutMs, wait, turnId = newTurnId() } = prompt;
   const askedBy = context.requester.actor;
+  // Before anything is stored. A repeated request was checked before.
+  const content = earlier === null ? supportedContent(prompt.content, session.capabilities) : [];
   const request: PromptRequest = {
     text,
+    ...(content.length === 0 ? {} : { content }),
     askedBy,
     turnId,
     ...omitUndefined({ timeoutMs, noOutputTimeoutMs }),

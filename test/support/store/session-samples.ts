@@ -114,6 +114,7 @@ export function newAcpSession(sessionId: string, change: Partial<AcpSession> = {
 export const newAcpTurn = (turnId: string): NewAcpTurn => ({
   turnId,
   prompt: "do it\0",
+  content: [{ type: "resource_link", uri: "file:///srv/a.txt", name: "a.txt" }],
   askedBy: "operator",
   timeoutMs: 5_000,
   noOutputTimeoutMs: 60_000,
