@@ -15,7 +15,7 @@ import { observeMachineIdentity } from "../home/machine-identity.js";
 import { stateIdOf } from "../home/state-identity.js";
 import { ScreenCache } from "../queries/screen.js";
 import { resolveTask } from "../queries/tasks.js";
-import { openApprovals } from "../sessions/approvals.js";
+import { type ApprovalView, openApprovals } from "../sessions/approvals.js";
 import { type AccessDenial, Authorizer } from "../sessions/authorizer.js";
 import { SessionHistory } from "../sessions/history.js";
 import { loadOrCreateOperatorToken } from "../sessions/requester.js";
@@ -31,6 +31,7 @@ import { OneShotAgents } from "./background/one-shot-agents.js";
 import { AgentWaker } from "./background/agent-waker.js";
 import { runMessageAsTask } from "./background/message-turns.js";
 import { type BackgroundServices, openBackground } from "./background/open.js";
+import { createWaitingApprovals } from "./background/waiting-approvals.js";
 import type { ForegroundClients } from "./foreground/foreground-clients.js";
 import { EventFollower } from "./monitoring/event-follower.js";
 import { Metrics } from "./monitoring/metrics.js";
@@ -99,9 +100,12 @@ export async function composeGateway(options: ComposeOptions): Promise<GatewaySe
   const machine = await observeMachineIdentity(home);
   const stateId = await stateIdOf(home);
   const registration = await createRegistration(store, home, machine, { instanceId, stateId, startedAt });
+  // Set when the channels are open; before, no session can ask.
+  let tellOfApproval: (approval: ApprovalView) => void = () => undefined;
   const approvals = await retryWhileStoreAway(async () => {
     await registration.register();
-    return openApprovals({ store, gatewayInstanceId: instanceId, onProblem: report });
+    const onChange = (approval: ApprovalView): void => tellOfApproval(approval);
+    return openApprovals({ store, gatewayInstanceId: instanceId, onChange, onProblem: report });
   }, options.storeWait);
   const sessions = new Sessions({
     store,
@@ -119,6 +123,7 @@ export async function composeGateway(options: ComposeOptions): Promise<GatewaySe
   const deliver = createDeliver(channels, history, (target, notification) =>
     waker.deliver(target, notification),
   );
+  tellOfApproval = createWaitingApprovals({ store, sessions, deliver, onProblem: report });
   const targetDeps = { store, channels: config.channels, notify: config.notify };
   const own = agentsFromConfig(config.agents);
   const agents = { all: agentsById(own), own: new Set(own.map(({ id }) => id)) };

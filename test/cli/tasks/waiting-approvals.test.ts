@@ -1,0 +1,36 @@
+import { readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { createClient } from "../../../src/api/client.js";
+import { gatewaySocketPath } from "../../../src/home/state-directory.js";
+import { openScriptedSession, scriptedPrompt } from "../../support/agents/scripted-agent.js";
+import { waitFor } from "../../support/wait-for.js";
+import { tasksFixtureForFile } from "./tasks-fixture.js";
+
+const fixture = tasksFixtureForFile();
+
+test("a command of an agent that waits for approval is told to the channel of the agent's task, once", async () => {
+  const { gatewayFixture, client } = fixture;
+  const done = join(gatewayFixture.home, "done");
+  const id = await openScriptedSession(gatewayFixture, "builder", {
+    prompt: scriptedPrompt({ wait: done }, { say: "built" }),
+    background: true,
+    execRules: [{ effect: "ask" }],
+    origin: { channel: "user" },
+  });
+  const { token } = await client.rotateToken({ params: { id }, body: {} });
+  const agent = createClient({ socketPath: gatewaySocketPath(gatewayFixture.home), token });
+  const asked = agent.exec({ body: { argv: ["echo", "deployed"] } });
+  const told = () => readFile(fixture.received, "utf8");
+  await waitFor("the user is told", async () => (await told()).includes("waits for approval"));
+  const [approval] = (await client.listApprovals()).approvals;
+  expect(await told()).toMatch(/builder waits for approval, at most 5 min: \S*echo deployed/);
+  expect(await told()).toContain(`holdfast approvals show ${approval?.id}`);
+  await client.decideApproval({ params: { id: approval?.id ?? "" }, body: { verdict: "allow" } });
+  expect(await asked).toMatchObject({ failure: null });
+  await writeFile(done, "");
+  await fixture.tasks("wait", "builder");
+  const messages = (await told()).split("\n").filter((line) => line.includes("waits for approval"));
+  expect(messages).toHaveLength(1);
+  await client.acpClose({ params: { id } });
+});
