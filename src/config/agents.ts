@@ -49,7 +49,7 @@ export function toClientCapabilities({ files, terminals }: ClientAccess): Client
   return {
     fs: { readTextFile: files !== "none", writeTextFile: files === "read-write" },
     terminal: terminals,
-    session: { configOptions: { boolean: {} } },
+    session: { configOptions: { boolean: {} }, notices: {}, compaction: {} },
   };
 }
 

@@ -124,7 +124,8 @@ function parseCommands(reported: unknown): AgentState["commands"] {
   });
 }
 
-function parseUsage({ used, size, cost }: Readonly<Record<string, unknown>>): AgentState["usage"] {
+/** Null: not a valid report. */
+export function parseUsage({ used, size, cost }: Readonly<Record<string, unknown>>): AgentState["usage"] {
   if (typeof used !== "number" || typeof size !== "number") return null;
   if (!isObject(cost) || typeof cost["amount"] !== "number") return { used, size, cost: null };
   return { used, size, cost: { amount: cost["amount"], currency: boundedString(cost["currency"]) ?? "" } };

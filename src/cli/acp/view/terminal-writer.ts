@@ -1,3 +1,4 @@
+import { isatty } from "node:tty";
 import { sanitizeText } from "../../../text/sanitize.js";
 import { printOrThrow } from "../../print/stdout.js";
 
@@ -104,4 +105,18 @@ export class LiveLines {
   freeze(): void {
     this.#ids = [];
   }
+}
+
+/** Width of lines if stdout is no terminal. */
+const NON_TERMINAL_WIDTH = 200;
+
+export function terminalDimensions(): TerminalDimensions {
+  const { columns, rows } = process.stdout;
+  // Some terminals do not know their size and report 0.
+  return { columns: columns > 0 ? columns : 80, rows: rows > 0 ? rows : 24 };
+}
+
+/** One column less: a terminal may wrap when its last column is filled. */
+export function lineWidth(): number {
+  return isatty(1) ? terminalDimensions().columns - 1 : NON_TERMINAL_WIDTH;
 }

@@ -1,16 +1,20 @@
 import { isatty } from "node:tty";
-import {
-  applyToolUpdate,
-  contentText,
-  parsePlan,
-  type ToolCallSummary,
-} from "../../../acp/turn/turn-summary.js";
+import { applyToolUpdate, contentText, type ToolCallSummary } from "../../../acp/turn/turn-summary.js";
+import { parseUsage } from "../../../acp/agent/agent-state.js";
 import { defaults } from "../../../defaults.js";
+import type { AgentState } from "../../../model/agent-state.js";
 import { sanitizeText } from "../../../text/sanitize.js";
 import { truncateToWidth } from "../../../text/truncate.js";
 import { notice } from "../../print/stderr.js";
+import { usageText } from "../set.js";
 import { isCapableTerminal, type Palette, paletteFor } from "../../print/terminal.js";
-import { LiveLines, SanitizedTextStream, StdoutWriter, type TerminalDimensions } from "./terminal-writer.js";
+import {
+  LiveLines,
+  lineWidth,
+  SanitizedTextStream,
+  StdoutWriter,
+  terminalDimensions,
+} from "./terminal-writer.js";
 import {
   type AcpView,
   auditNotice,
@@ -29,12 +33,10 @@ import {
   turnEndNotice,
   type WatchedUpdate,
 } from "./texts.js";
+import { diffLines, noticeLine, planLine } from "./update-lines.js";
 
 type Kind = "text" | "thought" | "lines";
 type RawUpdate = Parameters<typeof applyToolUpdate>[0];
-
-/** Width of lines if stdout is no terminal. */
-const NON_TERMINAL_WIDTH = 200;
 
 /** Characters of a prompt that was not answered, enough to recognize it. */
 const PROMPT_EXCERPT_CHARS = 60;
@@ -64,6 +66,10 @@ export class TextView implements AcpView {
   #thought = "";
   #thoughtCount = 0;
   #plan = "";
+  /** Changes of files that were shown, with their tool calls. */
+  readonly #diffs = new Set<string>();
+  #notices = 0;
+  #usage: AgentState["usage"] = null;
   /** Queued prompts by turn id. */
   readonly #queued = new Map<string, string>();
   #prompted = false;
@@ -135,7 +141,10 @@ export class TextView implements AcpView {
     this.flush();
     // The next turn may use the same tool ids.
     this.#tools.clear();
+    this.#diffs.clear();
     this.#plan = "";
+    if (this.#usage !== null) this.notice([`context: ${usageText(this.#usage)}`, "dim"]);
+    this.#usage = null;
     this.notice(remark);
   }
 
@@ -165,13 +174,28 @@ export class TextView implements AcpView {
         return this.#showThought(contentText(update["content"]));
       case "tool_call":
       case "tool_call_update":
-        return this.#showTool(update);
+        this.#showTool(update);
+        return this.#showDiffs(update);
       case "plan":
         return this.#showPlan(update["entries"]);
-      default:
-        // Updates of the session and unknown updates are only in the json format.
+      case "usage_update":
+        this.#usage = parseUsage(update);
         return;
+      default: {
+        // Other updates of the session and unknown updates are only in the json format.
+        const line = noticeLine(update, lineWidth(), this.#palette);
+        if (line !== null) this.#showLine(`notice ${++this.#notices}`, line);
+      }
     }
+  }
+
+  /** The files that a tool call changes, once. */
+  #showDiffs(update: RawUpdate): void {
+    const lines = diffLines(update["content"], lineWidth(), this.#palette);
+    const key = `${String(update["toolCallId"])} ${lines.join("\n")}`;
+    if (lines.length === 0 || this.#diffs.has(key)) return;
+    this.#diffs.add(key);
+    for (const [at, line] of lines.entries()) this.#showLine(`diff ${this.#diffs.size} ${at}`, line);
   }
 
   #showText(kind: "text" | "thought", piece: string): void {
@@ -223,12 +247,8 @@ export class TextView implements AcpView {
   }
 
   #showPlan(entries: unknown): void {
-    const steps = parsePlan(entries);
-    const done = steps.filter(({ status }) => status === "completed").length;
-    const current = steps.find(({ status }) => status === "in_progress");
-    const now = current === undefined ? "" : `, now: ${toOneLine(current.content)}`;
-    const line = truncateToWidth(`plan: ${done} of ${steps.length} done${now}`, lineWidth());
-    if (steps.length === 0 || line === this.#plan) return;
+    const line = planLine(entries, lineWidth());
+    if (line === null || line === this.#plan) return;
     this.#plan = line;
     this.#showLine("plan", this.#palette.cyan(line));
   }
@@ -273,15 +293,4 @@ export class TextView implements AcpView {
       .map((part) => (part === "" ? "" : this.#palette.dim(part)))
       .join("\n");
   }
-}
-
-function terminalDimensions(): TerminalDimensions {
-  const { columns, rows } = process.stdout;
-  // Some terminals do not know their size and report 0.
-  return { columns: columns > 0 ? columns : 80, rows: rows > 0 ? rows : 24 };
-}
-
-/** One column less: a terminal may wrap when its last column is filled. */
-function lineWidth(): number {
-  return isatty(1) ? terminalDimensions().columns - 1 : NON_TERMINAL_WIDTH;
 }
