@@ -177,6 +177,14 @@ export class AcpController implements AsyncDisposable {
     return isLostSession(this.#deps, session);
   }
 
+  /** True if the agent's process has ended, and its session does not have that on record yet. */
+  async isAgentGone({ runId }: AcpSession): Promise<boolean> {
+    const { supervisor } = this.#deps;
+    if (runId === null) return false;
+    const state = supervisor.run(runId)?.state ?? (await supervisor.getRun(runId))?.state;
+    return state === "exited";
+  }
+
   async verifyProcessTree(sessionId: string): Promise<VerifiedProcessTree> {
     const { runId } = await this.#registry.requireSession(sessionId);
     return verifyProcessTree(this.#deps.supervisor, runId);

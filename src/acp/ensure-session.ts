@@ -43,6 +43,8 @@ export interface EnsureSessionRequest extends RequestedAgentCommand {
   /** The session that requests the new one and becomes its parent. */
   readonly requester?: SessionRecord | null;
   readonly session?: SessionOptions;
+  /** Time for the start of the agent. Default: the limits of the protocol. */
+  readonly startTimeoutMs?: number;
 }
 
 export interface EnsuredSession {
@@ -106,7 +108,7 @@ export async function ensureSession(
   commands.remember(row.id, command);
   const runner = await registry.createRunner(await recordClientAccess(registry, session, request));
   try {
-    await runner.ensureAgent();
+    await runner.ensureAgent(request.startTimeoutMs);
   } catch (error) {
     // A session whose agent never started is of no use.
     await runner.close({ actor: "acp: its agent did not start" }).catch(() => undefined);
@@ -129,8 +131,9 @@ async function reuseSession(
   row: SessionRecord,
   existing: AcpSession,
   command: AgentCommand,
-  { rules = existing.rules, mcpServers = [], settings, resume, requester }: EnsureSessionRequest,
+  request: EnsureSessionRequest,
 ): Promise<EnsuredSession> {
+  const { rules = existing.rules, mcpServers = [], settings, resume, requester, startTimeoutMs } = request;
   if (existing.command !== displayCommand(command.argv))
     throw new SessionTaken(row.key, `its agent is another: ${existing.command}`);
   if (JSON.stringify(existing.rules) !== JSON.stringify(rules))
@@ -142,7 +145,7 @@ async function reuseSession(
     throw new SessionTaken(row.key, "an open session has it, which began with another session of the agent");
   const runner = await registry.requireRunner(row.id);
   registry.commands.remember(row.id, command);
-  await runner.ensureAgent();
+  await runner.ensureAgent(startTimeoutMs);
   if (settings !== undefined) await runner.set(settings, requester?.key ?? "operator");
   return { row, session: runner.writer.row, created: false };
 }

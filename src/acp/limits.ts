@@ -9,6 +9,7 @@ export const defaultAcpLimits = {
   closeMs: defaults.acpCloseMs,
   /** Time for an agent to exit by itself after its input or output ended. */
   ownExitMs: defaults.acpOwnExitMs,
+  settleMs: defaults.acpSettleMs,
   graceMs: defaults.graceMs,
   toolGraceMs: defaults.acpToolGraceMs,
   permissionMs: defaults.approvalMs,

@@ -100,7 +100,8 @@ const BUILT_IN_ENTRIES: readonly AgentEntryInput[] = [
     name: "GitHub Copilot",
     acp: { argv: ["copilot", "--acp"] },
     cli: {
-      argv: ["copilot", "--silent"],
+      // It does not print the id of its session.
+      argv: ["copilot", "--silent", "--session-id={newSessionId}"],
       resumeArgv: ["copilot", "--silent", "--resume={sessionId}"],
       output: "text",
     },

@@ -1,4 +1,10 @@
-import { type CliForm, PROMPT_PLACEHOLDER, SESSION_ID_PLACEHOLDER } from "../config/agents.js";
+import { createHash } from "node:crypto";
+import {
+  type CliForm,
+  NEW_SESSION_ID_PLACEHOLDER,
+  PROMPT_PLACEHOLDER,
+  SESSION_ID_PLACEHOLDER,
+} from "../config/agents.js";
 import { watchdogFloorMs, watchdogProfiles } from "../defaults.js";
 import { BadInput } from "../errors.js";
 
@@ -29,6 +35,8 @@ export interface CliRequest {
   readonly prompt: string;
   /** The agent's own id of the session to resume; null: a new session. */
   readonly sessionId: string | null;
+  /** The id that a new session gets, if the agent takes one. */
+  readonly newSessionId: string;
   /** Overall timeout; 0: none. */
   readonly timeoutMs: number;
 }
@@ -41,7 +49,8 @@ export interface CliCommand {
 }
 
 /** The command for one prompt. */
-export function cliCommand(form: CliForm, { prompt, sessionId, timeoutMs }: CliRequest): CliCommand {
+export function cliCommand(form: CliForm, request: CliRequest): CliCommand {
+  const { prompt, sessionId, newSessionId, timeoutMs } = request;
   if (prompt === "") throw new BadInput("prompt", "the prompt is empty; nothing was started");
   if (sessionId !== null && !isAgentSessionId(sessionId))
     throw new BadInput("resume", `${JSON.stringify(sessionId)} cannot be a session id; nothing was started`);
@@ -55,7 +64,11 @@ export function cliCommand(form: CliForm, { prompt, sessionId, timeoutMs }: CliR
   return {
     argv: words.map((word) =>
       fillPlaceholder(
-        fillPlaceholder(word, SESSION_ID_PLACEHOLDER, sessionId ?? ""),
+        fillPlaceholder(
+          fillPlaceholder(word, SESSION_ID_PLACEHOLDER, sessionId ?? ""),
+          NEW_SESSION_ID_PLACEHOLDER,
+          newSessionId,
+        ),
         PROMPT_PLACEHOLDER,
         prompt,
       ),
@@ -63,6 +76,19 @@ export function cliCommand(form: CliForm, { prompt, sessionId, timeoutMs }: CliR
     stdin: inArgv ? null : prompt,
     noOutputTimeoutMs: noOutputLimit(form.watchdog[sessionId === null ? "fresh" : "resume"], timeoutMs),
   };
+}
+
+/** True if Holdfast chooses the id of a new session. */
+export function takesNewSessionId({ argv }: CliForm): boolean {
+  return argv.some((word) => hasPlaceholder(word, NEW_SESSION_ID_PLACEHOLDER));
+}
+
+const UUID_PARTS = /^(.{8})(.{4}).(.{3}).(.{3})(.{12}).*$/;
+
+/** The agent's id of the session that a run begins: a UUID that is derived from the run's id, so it need not be stored before. */
+export function newAgentSessionId(runId: string): string {
+  const digest = createHash("sha256").update(`agent session of ${runId}`).digest("hex");
+  return digest.replace(UUID_PARTS, "$1-$2-4$3-8$4-$5");
 }
 
 /** Strict, because the id becomes an argument of a command. */

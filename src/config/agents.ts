@@ -66,6 +66,8 @@ export function recordedClientAccess([first]: readonly AcpUpdate[]): ClientAcces
 /** Placeholders: a whole argument, or after an `=` at the end of an argument, as in `--prompt={prompt}`. */
 export const PROMPT_PLACEHOLDER = "{prompt}";
 export const SESSION_ID_PLACEHOLDER = "{sessionId}";
+/** A new id that Holdfast chooses, for agents that do not print theirs. */
+export const NEW_SESSION_ID_PLACEHOLDER = "{newSessionId}";
 
 export const CLI_OUTPUTS = ["text", "result", "codex", "gemini", "opencode", "pi"] as const;
 
@@ -77,14 +79,16 @@ export const argument = z
   .refine((value) => !value.includes("\0"), "must not contain NUL");
 /** Elsewhere the agent would get the placeholder itself. */
 const hasNoPlaceholder = (text: string): boolean =>
-  !text.includes(PROMPT_PLACEHOLDER) && !text.includes(SESSION_ID_PLACEHOLDER);
+  [PROMPT_PLACEHOLDER, SESSION_ID_PLACEHOLDER, NEW_SESSION_ID_PLACEHOLDER].every(
+    (placeholder) => !text.includes(placeholder),
+  );
 const hasValidPlaceholder = (text: string): boolean =>
-  hasNoPlaceholder(text.replace(/(?<=^|=)\{(?:prompt|sessionId)\}$/, ""));
+  hasNoPlaceholder(text.replace(/(?<=^|=)\{(?:prompt|sessionId|newSessionId)\}$/, ""));
 const argv = z
   .array(
     argument.refine(
       hasValidPlaceholder,
-      `${PROMPT_PLACEHOLDER} and ${SESSION_ID_PLACEHOLDER} must be words of their own, or stand after =`,
+      `${PROMPT_PLACEHOLDER}, ${SESSION_ID_PLACEHOLDER} and ${NEW_SESSION_ID_PLACEHOLDER} must be words of their own, or stand after =`,
     ),
   )
   .min(1)
@@ -132,6 +136,12 @@ const cliForm = z
     ({ resumeArgv }) =>
       resumeArgv === undefined || countPlaceholder(resumeArgv, SESSION_ID_PLACEHOLDER) === 1,
     `resumeArgv must have ${SESSION_ID_PLACEHOLDER} once, as a word or after =`,
+  )
+  .refine(
+    (form) =>
+      countPlaceholder(form.argv, NEW_SESSION_ID_PLACEHOLDER) <= 1 &&
+      countPlaceholder(form.resumeArgv ?? [], NEW_SESSION_ID_PLACEHOLDER) === 0,
+    `${NEW_SESSION_ID_PLACEHOLDER} may stand once, in argv`,
   )
   .refine(
     (form) =>

@@ -89,6 +89,8 @@ export const sessionDefaults = {
   acpPermissionRequests: 10_000,
   /** A cancel is answered within 306 ms by agents that answer it; this is for one that cleans up first, on a loaded machine. */
   acpCancelMs: 10_000,
+  /** Time for processes of an ended turn to end by themselves, before they are reported: an adapter's helper takes half a second. */
+  acpSettleMs: 1_000,
   /** Grace period of tools that are stopped. */
   acpToolGraceMs: 2_000,
   /** `session/close` and `session/delete`: the end of the processes matters, not the answer. */

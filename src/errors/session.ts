@@ -105,12 +105,42 @@ export type AcpCloseReason =
   | "protocol-error"
   | "output-lost"; // output was dropped before it was read
 
+const CLOSE_REASON_TEXTS: Readonly<Record<AcpCloseReason, string>> = {
+  closed: "the connection to the agent was closed",
+  ended: "the agent ended, or closed its output",
+  "frame-too-large": "the agent sent a message that is too long",
+  "no-frames": "the agent was silent for too long",
+  "request-timeout": "the agent did not answer in time",
+  "wrong-version": "the agent speaks another version of the protocol",
+  "protocol-error": "the agent broke the protocol",
+  "output-lost": "output of the agent was lost",
+};
+
+/** What an agent did not do in time, by the protocol's method. */
+const METHOD_TEXTS: ReadonlyMap<string, string> = new Map([
+  ["initialize", "introduce itself"],
+  ["authenticate", "finish the login"],
+  ["session/new", "open a session"],
+  ["session/load", "load its session"],
+  ["session/resume", "resume its session"],
+  ["session/prompt", "answer the prompt"],
+  ["session/close", "close its session"],
+]);
+
+function timeoutText(method: string, deadlineMs: number): string {
+  const what = METHOD_TEXTS.get(method);
+  const within = deadlineMs < 1_000 ? `${deadlineMs} ms` : `${Math.round(deadlineMs / 100) / 10} s`;
+  return what === undefined
+    ? `the agent did not answer ${method} within ${within}`
+    : `the agent did not ${what} within ${within} (${method})`;
+}
+
 /** The connection to an ACP agent is closed, and nothing is answered on it any more. The run ends the agent's processes. */
 export class AcpClosed extends HoldfastError {
   readonly reason: AcpCloseReason;
   readonly #why: string;
   constructor(reason: AcpCloseReason, why: string, options?: ErrorOptions) {
-    super("ACP_CLOSED", `the connection to the agent is closed (${reason}): ${why}`, options);
+    super("ACP_CLOSED", `${CLOSE_REASON_TEXTS[reason]} (${reason}): ${why}`, options);
     this.reason = reason;
     this.#why = why;
   }
@@ -126,10 +156,7 @@ export class AcpTimeout extends HoldfastError {
   readonly method: string;
   readonly deadlineMs: number;
   constructor(method: string, deadlineMs: number) {
-    super(
-      "ACP_TIMEOUT",
-      `the agent did not answer ${method} within ${deadlineMs} ms; it was not asked again`,
-    );
+    super("ACP_TIMEOUT", `${timeoutText(method, deadlineMs)}; the request was not repeated`);
     this.method = method;
     this.deadlineMs = deadlineMs;
   }

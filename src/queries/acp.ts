@@ -127,14 +127,31 @@ interface AcpQueryDeps {
   readonly stderrOf: (sessionId: string) => string;
   /** Null: the question does not wait at this gateway. */
   readonly questionOf: (permission: AcpPermissionRequest) => Promise<ApprovalQuestion | null>;
+  /** True if the agent's process has ended, and that is not recorded in the session yet. */
+  readonly isAgentGone: (session: AcpSession) => Promise<boolean>;
   readonly verifyOwnedTree: (sessionId: string) => Promise<Omit<VerifiedProcessTree, "runId">>;
+}
+
+/** States in which the agent's process is alive on record. */
+const HAS_AGENT: readonly AcpSession["state"][] = ["starting", "ready"];
+
+/** The session as it is when the end of its agent, which has ended, is recorded. */
+function withoutAgent(session: AcpSession): AcpSession {
+  const problem = { code: "ACP_CLOSED", message: "the agent's process has ended" };
+  return { ...session, state: "down", problem: session.problem ?? problem };
 }
 
 /** Read-only handlers, used by the gateway and, without a gateway, on the store alone. */
 export function createAcpQueries(deps: AcpQueryDeps): Pick<RouteHandlers, AcpQueryVerb> {
   const { store } = deps;
   const shown = async (session: AcpSession, run: RunRecord | null) =>
-    acpSessionResponse(session, await deps.sessions.get(session.sessionId), run);
+    acpSessionResponse(
+      HAS_AGENT.includes(session.state) && (await deps.isAgentGone(session))
+        ? withoutAgent(session)
+        : session,
+      await deps.sessions.get(session.sessionId),
+      run,
+    );
   const withQuestion = async (
     permission: AcpPermissionRequest,
   ): Promise<ReturnType<typeof acpPermissionResponse>> =>
@@ -148,7 +165,11 @@ export function createAcpQueries(deps: AcpQueryDeps): Pick<RouteHandlers, AcpQue
     return scope === null ? {} : { seenBy: scope };
   };
   return {
-    acpList: async ({ query: { all, limit } }, { requester }) => {
+    acpList: async ({ query: { all, name, limit } }, { requester }) => {
+      if (name !== undefined) {
+        const named = await requireAcpSession(deps, requester, name);
+        return { sessions: [await shown(named, await agentRun(store, named))] };
+      }
       const open = all === true ? {} : { open: true };
       const found = await store.listAcpSessions({ ...open, ...seenBy(requester), limit });
       const runs = await agentRuns(store, found);

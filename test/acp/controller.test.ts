@@ -1,3 +1,6 @@
+import { existsSync } from "node:fs";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import { expect, test } from "vitest";
 import { AcpFixture, misbehavingAgent, openAcpSession, shellAgent } from "../support/agents/acp-fixture.js";
 import {
@@ -140,6 +143,59 @@ test("a session with the policy always ends the processes that a turn leaves", a
   expect(audit.left).toHaveLength(5);
   expect(livingParts()).toBe("");
   await fixture.echo(session, "on");
+});
+
+test.each(["asked", "always"] as const)(
+  "a process that ends soon after its turn is neither reported nor ended, with the policy %s",
+  async (reap) => {
+    const fixture = await AcpFixture.open({ settleMs: 10_000 });
+    const session = await fixture.spawn(shellAgent(), { reap });
+    const ended = join(fixture.home, "ended");
+    const helper = `(trap '' TERM; while [ ! -e go ]; do sleep 0.05; done; touch ${ended})`;
+    const turn = await fixture.promptAndWait(session, `${helper} >/dev/null 2>&1 &`);
+    await writeFile(join(fixture.home, "go"), "");
+    const audit = await fixture.waitFor(
+      session,
+      async () => (await fixture.store.getAcpTurn(turn.turnId))?.audit,
+    );
+    expect(audit).toMatchObject({ left: [], survivors: [], unknown: null });
+    expect(existsSync(ended)).toBe(true);
+  },
+);
+
+test("the time of a prompt includes the start of its agent", async () => {
+  const fixture = await AcpFixture.open();
+  const spawned = fixture.spawn(misbehavingAgent("never-new"), { key: "two", startTimeoutMs: SOON });
+  await expect(spawned).rejects.toMatchObject({
+    ...{
+      code: "ACP_TIMEOUT",
+      message: expect.stringMatching(/did not (introduce itself|open a session) within/),
+    },
+  });
+  const [first, second] = ["closes-stdout-and-exits", "never-new"].map((mode) =>
+    misbehavingAgent(mode).join(" "),
+  );
+  const session = await fixture.spawn([
+    "sh",
+    "-c",
+    `[ -e again ] && exec ${second}; touch again; exec ${first}`,
+  ]);
+  await fixture.promptAndWait(session, "go");
+  await fixture.waitForState(session, "down");
+  expect(await fixture.promptAndWait(session, "go", SOON)).toMatchObject({
+    ...{ outcome: "failed", problem: { code: "ACP_TIMEOUT" }, startedAt: null },
+  });
+});
+
+test("an agent whose process was killed is gone before its session has that on record", async () => {
+  const { fixture, session } = await openAcpSession(shellAgent());
+  const ready = await fixture.session(session);
+  expect(await fixture.acp.isAgentGone(ready)).toBe(false);
+  const run = await fixture.run(session);
+  await fixture.signalAgent(session);
+  await run.wait();
+  expect(await fixture.acp.isAgentGone(ready)).toBe(true);
+  await fixture.waitForState(session, "down");
 });
 
 test("a cancel that the agent ignores is unconfirmed, and the next prompt gets a new process", async () => {

@@ -1,10 +1,17 @@
 import { expect, test } from "vitest";
 import { agentsById } from "../../src/agents/catalogue.js";
-import { cliCommand, parseVersion } from "../../src/agents/command-line.js";
+import {
+  cliCommand,
+  newAgentSessionId,
+  takesNewSessionId,
+  parseVersion,
+} from "../../src/agents/command-line.js";
 import { agentEntrySchema, type CliForm } from "../../src/config/agents.js";
 
 const agents = agentsById();
-const fresh = { prompt: "--yolo\n; rm -rf {sessionId}", sessionId: null, timeoutMs: 0 };
+const fresh = {
+  ...{ prompt: "--yolo\n; rm -rf {sessionId}", sessionId: null, newSessionId: "new-1", timeoutMs: 0 },
+};
 
 test("the built-in agents have an ACP form and a command that can resume", () => {
   expect([...agents.keys()]).toEqual([
@@ -56,7 +63,7 @@ test("an empty prompt, and a resume without a resume form, are refused", () => {
 test("a new session has a longer no-output limit than a resumed one, and both are below the timeout", () => {
   const form = agents.get("claude")?.cli as CliForm;
   const limit = (sessionId: string | null, timeoutMs: number): number =>
-    cliCommand(form, { prompt: "p", sessionId, timeoutMs }).noOutputTimeoutMs;
+    cliCommand(form, { ...fresh, prompt: "p", sessionId, timeoutMs }).noOutputTimeoutMs;
   expect([limit(null, 300_000), limit("s", 300_000)]).toEqual([240_000, 90_000]);
   expect([limit(null, 0), limit("s", 0)]).toEqual([600_000, 180_000]);
   expect(limit(null, 100_000)).toBe(99_000);
@@ -110,4 +117,15 @@ test.each([
   ["unknown", null],
 ])("the version in %j", (output, version) => {
   expect(parseVersion(output)).toBe(version);
+});
+
+test("an agent that does not print its session's id gets one, derived from the run", () => {
+  const copilot = agents.get("copilot")?.cli as CliForm;
+  expect(takesNewSessionId(copilot)).toBe(true);
+  expect(cliCommand(copilot, fresh).argv).toContain("--session-id=new-1");
+  expect(cliCommand(copilot, { ...fresh, sessionId: "s" }).argv.join(" ")).not.toContain("new-1");
+  const id = newAgentSessionId("run_000000000001");
+  expect(id).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-8[0-9a-f]{3}-[0-9a-f]{12}$/);
+  expect(newAgentSessionId("run_000000000001")).toBe(id);
+  expect(newAgentSessionId("run_000000000002")).not.toBe(id);
 });

@@ -36,11 +36,11 @@ export class AgentLifecycle {
     return this.#detached;
   }
 
-  /** Returns an agent that is ready for a prompt; starts one if there is none. */
-  async ensureStarted(): Promise<RunningAgent> {
+  /** Returns an agent that is ready for a prompt; starts one if there is none. `timeoutMs`: of its start; null: the default. */
+  async ensureStarted(timeoutMs: number | null = null): Promise<RunningAgent> {
     const agent = this.#agent;
     if (agent?.isUsable === true) return agent;
-    this.#starting ??= this.#start(agent).finally(() => (this.#starting = null));
+    this.#starting ??= this.#start(agent, timeoutMs).finally(() => (this.#starting = null));
     return this.#starting;
   }
 
@@ -84,8 +84,9 @@ export class AgentLifecycle {
     return exit;
   }
 
-  async #start(previous: RunningAgent | null): Promise<RunningAgent> {
+  async #start(previous: RunningAgent | null, timeoutMs: number | null): Promise<RunningAgent> {
     const { writer, clock } = this.#deps;
+    const deadline = timeoutMs === null ? null : clock.now() + timeoutMs;
     if (previous !== null) {
       await previous.agentRun.close("acp: replaced by a new agent");
       await this.recordExit(previous);
@@ -107,7 +108,7 @@ export class AgentLifecycle {
     const exit = this.#setAgent(agent);
     if (this.#closed) agent.agentRun.connection.close("closed", "its session is closed");
     try {
-      const { contextLost, refusedSettings: refused } = await agent.openSession();
+      const { contextLost, refusedSettings: refused } = await agent.openSession(deadline);
       const at = clock.wall();
       const lost = { turnId: null, at, type: "context-lost", data: {} } as const;
       const unset = { turnId: null, at, type: "settings", data: { refused } } as const;

@@ -64,6 +64,10 @@ export async function listProcessKeys(run: Run): Promise<readonly string[]> {
 /** Throws if the list is incomplete: a process missing from it would look like a new one. */
 async function listAllMembers(run: Run): Promise<LiveProcesses> {
   const members = await run.members();
+  const { rootPid } = run;
+  // The agent is alive, so a list without its own process was made without a readable /proc.
+  if (rootPid !== null && !members.some(({ identity }) => identity.pid === rootPid))
+    throw new Error("the list lacks the agent's own process; /proc may be unreadable");
   if (members.length < MAX_LISTED_PROCESSES) return members;
   throw new Error(
     `the agent has ${members.length} or more processes, so new ones cannot be told from old ones`,
@@ -79,6 +83,22 @@ async function processesStartedSince(
   return (await listAllMembers(run))
     .filter(({ identity: { pid, startTime } }) => !known.has(`${pid}:${startTime}`) && pid !== run.rootPid)
     .map(({ identity, command }) => ({ ...identity, command: redactedExcerpt(command) }));
+}
+
+/** The same, after the processes had time to end by themselves. */
+async function processesLeftSince(
+  run: Run,
+  before: readonly string[],
+  clock: Clock,
+  settleMs: number,
+): Promise<readonly LeftoverProcess[]> {
+  const deadline = clock.now() + settleMs;
+  let left = await processesStartedSince(run, before);
+  while (left.length > 0 && clock.now() < deadline) {
+    await clock.sleep(POLL_MS);
+    left = await processesStartedSince(run, before);
+  }
+  return left;
 }
 
 /**
@@ -147,7 +167,9 @@ export async function auditTurn(
     survivors = left = inTerminals;
     if (shouldReap) await terminals.stopTurn(turnId);
     if (before === null) throw new Error("the agent's processes could not be listed when the turn began");
-    survivors = left = [...(await processesStartedSince(run, before)), ...inTerminals];
+    // A cancelled turn has been waited for, and its requester waits for the audit.
+    const settleMs = cancel === null ? limits.settleMs : 0;
+    survivors = left = [...(await processesLeftSince(run, before, clock, settleMs)), ...inTerminals];
     if (shouldReap)
       survivors = [
         ...(await killStartedSince(run, before, clock, limits.toolGraceMs)),

@@ -161,20 +161,25 @@ export class RunningAgent {
     });
   }
 
-  /** Resolves when the agent is ready for a prompt. Closes the connection and rejects if that fails. */
-  async openSession(): Promise<OpenedSession> {
+  /**
+   * Resolves when the agent is ready for a prompt. Closes the connection and rejects if that fails. `deadline`: on the
+   * clock; null: only the limits of the requests.
+   */
+  async openSession(deadline: number | null): Promise<OpenedSession> {
     const { writer, clock, limits, clientAccess } = this.#deps;
     const { recorder } = this;
     const { connection } = this.agentRun;
     const { agentSessionId: previousSessionId, cwd, mcpServers, settings } = writer.row;
     const { resume, directories = [] } = settings ?? {};
+    const within = (ms: number): number =>
+      deadline === null ? ms : Math.max(0, Math.min(ms, deadline - clock.now()));
     try {
       const capabilities = await initialize(
         connection,
         { name: "holdfast", version: packageVersion() },
-        { clientCapabilities: toClientCapabilities(clientAccess), deadlineMs: limits.initializeMs },
+        { clientCapabilities: toClientCapabilities(clientAccess), deadlineMs: within(limits.initializeMs) },
       );
-      const deadlineMs = limits.newSessionMs;
+      const deadlineMs = within(limits.newSessionMs);
       const { contextLost } = await openAgentSession({
         ...{ connection, recorder, capabilities, cwd, mcpServers, deadlineMs },
         ...{ previousSessionId, resume, directories },

@@ -82,10 +82,10 @@ export class SessionRunner {
     return this.writer.row.runId === runId || this.#lifecycle.agent?.terminals.ownsRun(runId) === true;
   }
 
-  /** Resolves when the agent is ready for a prompt. */
-  async ensureAgent(): Promise<void> {
+  /** Resolves when the agent is ready for a prompt. `timeoutMs`: of its start; default: the limits of the protocol. */
+  async ensureAgent(timeoutMs: number | null = null): Promise<void> {
     this.#assertOpen();
-    await this.#lifecycle.ensureStarted();
+    await this.#lifecycle.ensureStarted(timeoutMs);
   }
 
   /** Makes settings in the agent's session now, and again whenever the agent is started. */

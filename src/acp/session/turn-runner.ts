@@ -93,9 +93,11 @@ export class TurnRunner {
 
   /** Sends one prompt, and resolves when its turn has ended and been audited. */
   async run(turn: AcpTurn): Promise<void> {
+    const { clock } = this.#deps;
+    const beganAt = clock.now();
     let agent: RunningAgent;
     try {
-      agent = await this.#lifecycle.ensureStarted();
+      agent = await this.#lifecycle.ensureStarted(turn.timeoutMs);
     } catch (error) {
       await this.#session.queue.fail(turn.turnId, toProblem(error));
       return;
@@ -108,10 +110,12 @@ export class TurnRunner {
       ...toContentBlocks(turn.content),
       { type: "text" as const, text: `${text}${turn.prompt}` },
     ];
+    // The start of the agent counts, too.
+    const deadlineMs = turn.timeoutMs === null ? null : Math.max(0, turn.timeoutMs - (clock.now() - beganAt));
     const answer = agent.agentRun.connection.request(
       "session/prompt",
       { sessionId, prompt },
-      { deadlineMs: turn.timeoutMs, fatal: true },
+      { deadlineMs, fatal: true },
     );
     await this.awaitEnd(agent, running, answer);
   }

@@ -131,6 +131,8 @@ export const acpListRoute = defineRoute({
   audience: "session",
   query: z.strictObject({
     all: flag.optional(),
+    /** Only the session with this id or name, open or closed, or with this unambiguous beginning of either. */
+    name: key.optional(),
     limit: pageLimit(),
   }),
   response: z.object({ sessions: z.array(acpSessionSchema) }),

@@ -39,7 +39,7 @@ function addDisplayOptions(command: Command): Command {
   return command
     .option(
       "--timeout <duration>",
-      "end the agent if it has not answered by then",
+      "end the agent if it has not answered by then; its start counts",
       asOptionParser(parseTurnTimeout),
     )
     .addOption(

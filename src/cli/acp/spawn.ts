@@ -1,14 +1,18 @@
 import { resolve } from "node:path";
 import type { RequestOf, ResponseOf } from "../../api/contract.js";
 import { deferred } from "../../async/deferred.js";
-import { BadInput } from "../../errors.js";
+import { BadInput, HoldfastError } from "../../errors.js";
 import { environmentOutsideRuns } from "../../gateway/start.js";
 import type { CLIENT_FILE_ACCESS } from "../../model/enums.js";
 import { newSessionId, newTurnId } from "../../model/ids.js";
 import { connectOrStart, type GatewayConnection } from "../client/connect.js";
 import { notifyBody, type NotifyFlags } from "../client/notify-options.js";
 import { retryUntilAnswered } from "../client/reconnect.js";
-import { qualifiedSessionName } from "../client/resolve-acp-session.js";
+import {
+  type AcpSessionSummary,
+  qualifiedSessionName,
+  resolveAcpSession,
+} from "../client/resolve-acp-session.js";
 import type { GivenExecRule } from "../options/exec-rule-options.js";
 import { type DetachFlags, isDetached } from "../options/parsers.js";
 import { notice } from "../print/stderr.js";
@@ -172,18 +176,31 @@ async function startSession(
 
 /** False: there is no such session. */
 async function closeStarting({ client }: GatewayConnection, name: string): Promise<boolean> {
-  const { sessions } = await client.acpList({ query: { limit: 1_000 } });
-  const session = sessions.find(({ key }) => key === name);
-  if (session === undefined) return false;
+  const session = await findOpenSession(client, name);
+  if (session === null) return false;
   await client.acpClose({ params: { id: session.sessionId } });
   return true;
 }
 
 /** The last update of the open session with that name: later updates are new. Null: there is no such session. */
 async function lastUpdateSeq({ client }: GatewayConnection, name: string): Promise<number | null> {
-  const { sessions } = await client.acpList({ query: { limit: 1_000 } });
-  return sessions.find(({ key }) => key === name)?.seq ?? null;
+  return (await findOpenSession(client, name))?.seq ?? null;
 }
+
+/** The open session with exactly this name. Null: there is none. */
+async function findOpenSession(
+  client: GatewayConnection["client"],
+  name: string,
+): Promise<AcpSessionSummary | null> {
+  const found = await resolveAcpSession(client, name).catch((error: unknown) => {
+    // The name may be the beginning of other names.
+    if (error instanceof HoldfastError && NO_SUCH_SESSION.includes(error.code)) return null;
+    throw error;
+  });
+  return found?.key === name && found.state !== "closed" ? found : null;
+}
+
+const NO_SUCH_SESSION: readonly string[] = ["NOT_FOUND", "BAD_INPUT"];
 
 /** Closes a session that this command opened before Ctrl-C; a session that was open before stays. */
 async function undoSpawn(

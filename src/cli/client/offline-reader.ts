@@ -1,8 +1,11 @@
 import type { StreamName } from "../../anchor/host.js";
+import { judgeLiveness } from "../../anchor/inspect/processes.js";
+import type { NativeObserver } from "../../anchor/native-observer.js";
 import { contract, type RequestContext, type RouteHandlers } from "../../api/contract.js";
 import { readConfig } from "../../config/schema.js";
 import { NotFound, PeerUnreachable, RunNotFound } from "../../errors.js";
 import { readStateId } from "../../home/state-identity.js";
+import type { AcpSession } from "../../model/acp.js";
 import type { RunRecord } from "../../model/run.js";
 import type { SessionRecord } from "../../model/session.js";
 import type { TaskRecord } from "../../model/task.js";
@@ -54,8 +57,26 @@ function asClient(handlers: OfflineHandlers, context: RequestContext): ReadApi {
 
 type FindSession = (wanted: string, abbreviated?: boolean) => Promise<SessionRecord | null>;
 
+/** True if the agent's process is proven to be gone. */
+async function isAgentGone(
+  store: ReadStore | null,
+  host: NativeObserver | null,
+  { runId }: AcpSession,
+): Promise<boolean> {
+  const record = runId === null ? null : ((await store?.getRun(runId)) ?? null);
+  if (record === null || record.state === "exited") return record !== null;
+  const { machine } = host ?? {};
+  if (host === null || machine === undefined || record.root === null || record.hostId !== machine.hostId)
+    return false;
+  if (record.bootId !== machine.bootId) return true;
+  if (record.pidNamespace !== machine.pidNamespace) return false;
+  const [evidence] = await host.inspectProcesses([record.root], { brief: true });
+  return judgeLiveness(record.root, record, evidence, machine) === "gone";
+}
+
 function offlineAcpQueries(
   store: ReadStore | null,
+  host: NativeObserver | null,
   findSession: FindSession,
 ): Pick<RouteHandlers, AcpQueryVerb> {
   return createAcpQueries({
@@ -64,6 +85,7 @@ function offlineAcpQueries(
     authorizer: { requireSession: requireSession(findSession), sessionScope: () => null },
     stderrOf: () => "",
     questionOf: async () => null,
+    isAgentGone: (session) => isAgentGone(store, host, session),
     verifyOwnedTree: async () => ({
       verified: false,
       why: "no gateway is running, so its processes were not inspected",
@@ -254,7 +276,7 @@ export async function openOfflineReader(home: string): Promise<ReadClient> {
       return readSessionInbox(session, from, query.limit);
     },
     ...rejectIfUnread(offlineTaskQueries(store, findSession, notRestored), unread),
-    ...rejectIfUnread(offlineAcpQueries(store, findSession), unread),
+    ...rejectIfUnread(offlineAcpQueries(store, host, findSession), unread),
     ...rejectIfUnread(offlineAcpRuleQueries(store, findSession), unread),
   };
   return {

@@ -1,3 +1,4 @@
+import { newAgentSessionId, takesNewSessionId } from "../../agents/command-line.js";
 import { oneShotResult, type OneShotResult } from "../../agents/one-shot-result.js";
 import type { AgentEntry } from "../../config/agents.js";
 import { defaults } from "../../defaults.js";
@@ -205,12 +206,16 @@ export class OneShotAgents implements AsyncDisposable {
           true,
         )
       ).text;
-    const agentId = (await sessions.get(sessionId))?.agentId ?? "";
-    return oneShotResult(agents.get(agentId)?.cli?.output ?? "text", {
+    const session = await sessions.get(sessionId);
+    const form = agents.get(session?.agentId ?? "")?.cli;
+    const result = oneShotResult(form?.output ?? "text", {
       stdout: await text("stdout", defaults.agentSpoolBytes),
       stderr: await text("stderr", 2 * defaults.agentComplaintChars),
       failure: describeFailure(record),
     });
+    if (result.agentSessionId !== null || result.error !== null) return result;
+    if (form === undefined || !takesNewSessionId(form)) return result;
+    return { ...result, agentSessionId: session?.agentSessionId ?? newAgentSessionId(runId) };
   }
 
   /** Records an answer once; the first one counts. */

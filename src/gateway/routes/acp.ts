@@ -50,6 +50,7 @@ export function createAcpHandlers(deps: HandlerDeps) {
   return {
     ...createAcpQueries({
       ...deps,
+      isAgentGone: (session) => acp.isAgentGone(session),
       verifyOwnedTree: (sessionId) => acp.verifyProcessTree(sessionId),
       stderrOf: (sessionId) => acp.stderrOf(sessionId),
       questionOf: (permission) => acp.questionOf(permission),
@@ -59,10 +60,12 @@ export function createAcpHandlers(deps: HandlerDeps) {
       deps.assertAcceptingRuns();
       assertMaySetOrigin(context.requester, body, deps.channels);
       const earlier = await findEarlierTurn(deps, body.turnId, context);
+      const beganAt = performance.now();
       const { session, created } = earlier ?? (await ensureSession(deps, body, context));
       const { prompt: text } = body;
       if (text === undefined) return { session: await shown(session), created, turn: null };
-      const starting = startPrompt(deps, session, { ...body, text }, context, earlier?.turn ?? null);
+      const prompt = { ...body, ...timeLeft(body, beganAt), text };
+      const starting = startPrompt(deps, session, prompt, context, earlier?.turn ?? null);
       const now = await starting.catch(async (error: unknown) => {
         // A session that was opened for this prompt is of no use without it.
         const { actor } = context.requester;
@@ -128,6 +131,15 @@ export function createAcpHandlers(deps: HandlerDeps) {
       };
     },
   } satisfies Partial<RouteHandlers>;
+}
+
+/** The time for a turn: the start of its agent counts, too. */
+function timeLeft(
+  { timeoutMs }: Pick<ParsedRequestOf<"acpSpawn">["body"], "timeoutMs">,
+  beganAt: number,
+): { readonly timeoutMs?: number } {
+  if (timeoutMs === undefined) return {};
+  return { timeoutMs: Math.max(1, Math.round(timeoutMs - (performance.now() - beganAt))) };
 }
 
 /** Null: the turn id is new. */
@@ -242,6 +254,7 @@ async function ensureSession(
     ...(body.settings === undefined ? {} : { settings: omitUndefined(body.settings) }),
     mcpServers: body.mcpServers,
     ...omitUndefined({ resume: body.resume, directories: body.directories }),
+    ...(body.timeoutMs === undefined ? {} : { startTimeoutMs: body.timeoutMs }),
     session: {
       ...omitUndefined({ agentId, execRules: body.execRules }),
       ...(parentSessionKey === undefined ? {} : { parentSessionKey, spawnedBy: parentSessionKey }),

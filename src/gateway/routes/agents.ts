@@ -1,4 +1,4 @@
-import { cliCommand, parseVersion } from "../../agents/command-line.js";
+import { cliCommand, newAgentSessionId, parseVersion } from "../../agents/command-line.js";
 import type { ParsedRequestOf, RequestContext, ResponseOf, RouteHandlers } from "../../api/contract.js";
 import { execBody } from "../../api/routes/exec.js";
 import type { AgentEntry } from "../../config/agents.js";
@@ -77,7 +77,9 @@ export function createAgentHandlers(deps: HandlerDeps) {
       const prompt = `${pending}${asked}`;
       const timeoutMs = body.timeoutMs ?? deps.defaults["timeout-ms"];
       const sessionId = before?.agentSessionId ?? null;
-      const command = cliCommand(cli, { prompt, sessionId, timeoutMs });
+      const runId = body.runId ?? newRunId();
+      const newSessionId = newAgentSessionId(runId);
+      const command = cliCommand(cli, { prompt, sessionId, newSessionId, timeoutMs });
       const question = {
         argv: command.argv,
         cwd: body.cwd,
@@ -89,7 +91,6 @@ export function createAgentHandlers(deps: HandlerDeps) {
       const allowed = await authorizeCommand(deps, context, question);
       // The approval may have taken long; the gateway may be stopping by now.
       deps.assertAcceptingRuns();
-      const runId = body.runId ?? newRunId();
       const session = resumed ?? (await openAgentSession(deps, context, entry.id, runId, body));
       // A repeated request: returns the missing part of the answer.
       await assertRunIdUnused(supervisor, runId, (run) => run.sessionId === session.id);

@@ -55,19 +55,30 @@ test("a process tree that cannot be listed is not reported as empty", async () =
 });
 
 test("a tree that could not be listed at the start of the turn is not reported as empty", async () => {
-  const audit = await audited({ members: async () => [process(7)] }, null);
+  const audit = await audited({ members: async () => [process(1), process(7)] }, null);
   expect(audit).toMatchObject({ left: [], unknown: expect.stringMatching(/when the turn began/) as string });
 });
 
+test("a list without the agent's own process, as with an unreadable /proc, is not reported as empty", async () => {
+  const unknown = expect.stringContaining("/proc may be unreadable") as string;
+  for (const members of [[], [process(7)]])
+    expect(await audited({ members: async () => members }, [])).toMatchObject({ left: [], unknown });
+  await expect(listProcessKeys({ rootPid: 1, members: async () => [] } as unknown as Run)).rejects.toThrow();
+});
+
 test("a tree with too many processes is not reported as empty", async () => {
-  const many = Array.from({ length: MAX_LISTED_PROCESSES }, (_, at) => process(at + 2));
-  const run = { members: async () => many };
+  const many = Array.from({ length: MAX_LISTED_PROCESSES }, (_, at) => process(at + 1));
+  const run = { rootPid: 1, members: async () => many };
   await expect(listProcessKeys(run as unknown as Run)).rejects.toThrow(/cannot be told/);
   expect(await audited(run, [])).toMatchObject({ left: [], unknown: expect.stringMatching(/512/) as string });
 });
 
 test("listed processes that could not be ended are reported with the reason", async () => {
-  const audit = await audited({ members: async () => [process(6), process(7)], signal: away }, ["6:6"], true);
+  const audit = await audited(
+    { members: async () => [process(1), process(6), process(7)], signal: away },
+    ["6:6"],
+    true,
+  );
   const left = [{ pid: 7, startTime: 7, uniqueId: null, command: "tool" }];
   const unknown = expect.stringContaining("its anchor does not answer now") as string;
   expect(audit).toMatchObject({ left, survivors: left, reaped: false, unknown });

@@ -1,5 +1,6 @@
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import type { ResponseOf } from "../../../src/api/contract.js";
 import { openScriptedSession, SCRIPTED_AGENT, scriptedPrompt } from "../../support/agents/scripted-agent.js";
 import { BackgroundGateway } from "../../support/cli/background-gateway.js";
 import { gatewayAndCliForFile } from "../../support/cli/batch-cli.js";
@@ -34,7 +35,7 @@ test("an ambiguous beginning is refused with the names of the sessions", async (
   ]) {
     const { code, stdout, stderr } = await acp(...command);
     expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
-    expect(stderr).toContain(`"si" is the beginning of several ACP sessions: `);
+    expect(stderr).toContain(`"si" is the beginning of the keys or ids of several sessions: `);
     for (const key of ["site", "site-2"]) expect(stderr).toContain(`${key} (${ids[key]})`);
   }
   // The prefix of all ids is no beginning of an id.
@@ -76,7 +77,9 @@ test("two owners may each have a session with the same name, and each addresses 
   }
   const ambiguous = await acp("show", "draft");
   expect(ambiguous).toMatchObject({ code: 2, stdout: "" });
-  expect(ambiguous.stderr).toMatch(/"draft" is the name of several ACP sessions: \w+\/draft .*, \w+\/draft /);
+  expect(ambiguous.stderr).toMatch(
+    /"draft" is the last part of the keys of several sessions: \w+\/draft .*, \w+\/draft /,
+  );
   expect((await acp("history", "ada/draft")).stdout.match(/^> /gm)).toHaveLength(2);
   for (const caller of callers) expect(await caller("close", "draft")).toMatchObject({ code: 0 });
 });
@@ -141,4 +144,26 @@ test("spawn starts a gateway; reading starts none and shows the same from the st
   await gatewayFixture.stop();
   expect(await read()).toEqual(before);
   expect(await gatewayFixture.processes()).toEqual([]);
+});
+
+test("without a gateway, a session whose agent is dead is not shown as ready", async () => {
+  await using gatewayFixture = await BackgroundGateway.started();
+  await openScriptedSession(gatewayFixture, "dead");
+  const show = async () => {
+    const { stdout } = await gatewayFixture.holdfast("acp", "show", "dead", "--json");
+    return JSON.parse(stdout) as ResponseOf<"acpShow">;
+  };
+  const { session, tree } = await show();
+  expect(session.state).toBe("ready");
+  const { pid } = await gatewayFixture.status();
+  // oxlint-disable-next-line no-restricted-properties -- its own gateway
+  process.kill(pid, "SIGKILL");
+  // oxlint-disable-next-line no-restricted-properties -- its own agent
+  for (const each of tree.processes) process.kill(each.pid, "SIGKILL");
+  await waitFor("it is down", async () => (await show()).session.state === "down");
+  expect((await gatewayFixture.holdfast("acp", "show", "dead")).stdout).toContain(
+    "the agent's process has ended",
+  );
+  await gatewayFixture.holdfast("gateway", "start");
+  await gatewayFixture.holdfast("acp", "close", "dead");
 });

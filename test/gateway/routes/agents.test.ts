@@ -6,12 +6,12 @@ import type { GatewayClient } from "../../../src/api/client.js";
 import { parseConfig } from "../../../src/config/schema.js";
 import type { ResponseOf } from "../../../src/api/contract.js";
 import { toCheckResult } from "../../../src/gateway/routes/agents.js";
-import { fakeAgentsConfig } from "../../support/agents/fake-agents.js";
+import { agentWithGivenSessionId, fakeAgentsConfig } from "../../support/agents/fake-agents.js";
 import { findProcessesOfRun } from "../../support/supervisor/real-supervisor.js";
 import { waitForRunEnd, gatewayForFile, errorOf } from "../../support/gateway/real-gateway.js";
 import { waitFor } from "../../support/wait-for.js";
 
-const config = parseConfig(fakeAgentsConfig, "");
+const config = parseConfig(`${fakeAgentsConfig}${agentWithGivenSessionId}`, "");
 const fixture = gatewayForFile({ config });
 
 /** Waited for to its end. */
@@ -28,6 +28,17 @@ async function said(id: string): Promise<string[]> {
   const { messages } = await fixture.client.sessionHistory({ params: { id } });
   return messages.map(({ role, text }) => `${role}: ${text}`);
 }
+
+test("an agent that prints no session id, and takes one, can be resumed", async () => {
+  const first = await run("given", "hello");
+  const id = first.result?.agentSessionId ?? "";
+  expect(first.result).toMatchObject({ text: `again in ${id}: hello`, error: null });
+  const failed = await run("given", "fail");
+  expect(failed.result).toMatchObject({ agentSessionId: null, error: expect.any(String) });
+  const next = await run("given", "more", { resume: "last" });
+  expect(next.session.id).toBe(first.session.id);
+  expect(next.result).toMatchObject({ text: `again in ${id}: more`, agentSessionId: id });
+});
 
 describe.each(CLI_OUTPUTS)("an agent that speaks %s", (dialect) => {
   test("answers, and can be resumed by each name of its session", async () => {

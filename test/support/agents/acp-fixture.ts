@@ -44,7 +44,7 @@ export const featureAgent = (...options: readonly string[]): string[] =>
 export const misbehavingAgent = (fault: string): string[] => agentProgram("misbehaving-agent", fault);
 
 /** Short, except where a loaded machine needs time. */
-const SHORT_LIMITS = { ownExitMs: 300, graceMs: 300, toolGraceMs: 300, closeMs: 2_000 };
+const SHORT_LIMITS = { settleMs: 100, ownExitMs: 300, graceMs: 300, toolGraceMs: 300, closeMs: 2_000 };
 const WAIT_MS = 20_000;
 
 interface OpenOptions {

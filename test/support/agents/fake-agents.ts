@@ -16,3 +16,10 @@ resumeArgv = ${argvJson(output, "--resume", "{sessionId}")}
 output = "${output}"
 `,
 ).join("");
+
+/** An agent that prints plain text, and takes the id of a new session. */
+export const agentWithGivenSessionId = `
+[agents.given.cli]
+argv = ${argvJson("text", "--resume", "{newSessionId}")}
+resumeArgv = ${argvJson("text", "--resume", "{sessionId}")}
+`;
