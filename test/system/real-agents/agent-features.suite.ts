@@ -1,4 +1,5 @@
 import { mkdtemp, rm } from "node:fs/promises";
+import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
@@ -7,6 +8,9 @@ import { type Gateway, openGateway } from "../../../src/gateway/gateway.js";
 import { gatewaySocketPath } from "../../../src/home/state-directory.js";
 import type { AgentSettings, AgentState } from "../../../src/model/agent-state.js";
 import { readOperatorToken } from "../../../src/sessions/requester.js";
+import { findByCommandLine, type LiveProcess } from "../../support/live-processes.js";
+import { plantLookalike } from "../../support/supervisor/real-supervisor.js";
+import { waitFor } from "../../support/wait-for.js";
 import { removeStateDirectory } from "../../support/temporary-directory.js";
 import { agentRecipes, prepareAgent } from "./agent-recipes.js";
 
@@ -71,6 +75,58 @@ test.each(names.filter((name) => name !== "opencode"))(
     expect(refusal).toMatchObject({ code: "ACP_AUTH_REQUIRED" });
     expect(refusal.message).toMatch(/authenticat|API key|log in/i);
     note(agent, "login", refusal.message.match(/session\/\w+/)?.[0] ?? "");
+  },
+  SLOWLY,
+);
+
+const serverPath = createRequire(import.meta.url).resolve(
+  "@modelcontextprotocol/server-everything/dist/index.js",
+);
+
+test.each(names)(
+  "%s: a real MCP server is started by the agent, and ends with the session",
+  async (agent) => {
+    plantLookalike(process.execPath, "-e", "setInterval(() => {}, 1000)", "--", serverPath, "stdio");
+    const { home: cwd, inherit: environment } = await prepareAgent(agent);
+    const server = { name: "everything", command: process.execPath, args: [serverPath, "stdio"], env: [] };
+    const { session } = await client.acpSpawn({ body: { agent, cwd, environment, mcpServers: [server] } });
+    const params = { id: session.sessionId };
+    await client.acpPrompt({ params, body: { text: "go" } });
+    const started = (): LiveProcess[] =>
+      findByCommandLine(serverPath).filter(({ argv }) => argv[1] === serverPath);
+    const why = `${agent} starts the server`;
+    const runs = await waitFor(why, () => started().length > 0, 10_000).catch(() => false);
+    await client.acpClose({ params });
+    expect(started()).toEqual([]);
+    note(agent, "MCP server", runs ? "ended" : "not started");
+  },
+  SLOWLY,
+);
+
+// The others do not ask in this configuration.
+test.each(["gemini", "qwen", "claude", "copilot"])(
+  "%s: an answer that is remembered answers the next request",
+  async (agent) => {
+    const { home: cwd, model, inherit: environment } = await prepareAgent(agent);
+    const { session } = await client.acpSpawn({ body: { agent, cwd, environment } });
+    const params = { id: session.sessionId };
+    model.script.command = "touch made && curl -s http://127.0.0.1:9/; true";
+    const first = client.acpPrompt({ params, body: { text: "go" } });
+    const query = { session: session.sessionId };
+    const asked = await waitFor(
+      "it asks",
+      async () => (await client.acpPermissions({ query })).permissions[0],
+    );
+    const { digest } = await client.acpQuestion({ params: { id: asked.id }, query: {} });
+    const body = { verdict: "allow", digest: digest ?? "", remember: { scope: "session" } } as const;
+    expect(await client.acpAnswer({ params: { id: asked.id }, body })).toMatchObject({ decided: true });
+    expect((await first).turn).toMatchObject({ outcome: "completed" });
+    const { turn } = await client.acpPrompt({ params, body: { text: "again" } });
+    expect(turn).toMatchObject({ outcome: "completed" });
+    const all = (await client.acpPermissions({ query: { ...query, all: "1" } })).permissions;
+    expect(all.every(({ decision }) => decision !== null)).toBe(true);
+    await client.acpClose({ params });
+    note(agent, "allow always", `${all.length} requests, one answer`);
   },
   SLOWLY,
 );
