@@ -76,6 +76,7 @@ export const ACP_UPDATE_TYPES = [
   "context-lost",
   "client",
   "settings",
+  "elicitation",
 ] as const;
 
 export const TASK_RUNTIMES = ["acp", "subagent", "exec", "external"] as const;

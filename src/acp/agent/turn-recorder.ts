@@ -61,6 +61,7 @@ export class TurnRecorder implements ConnectionHandlers {
     this.#deps = deps;
     this.requests = {
       "session/request_permission": (request) => deps.permissionRequests.onRequest(request),
+      "elicitation/create": (request) => deps.permissionRequests.onElicitation(request),
       ...deps.clientRequests.handlers,
     };
   }

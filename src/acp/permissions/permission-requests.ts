@@ -17,6 +17,7 @@ import type { SessionWriter } from "../session-writer.js";
 import type { AcpConnection } from "../wire/connection.js";
 import type { AgentRpcRequest } from "../wire/connection-contract.js";
 import { INVALID_PARAMS, type RpcId } from "../wire/message.js";
+import { DECLINED_ELICITATION, elicitationUpdate } from "./elicitation.js";
 import {
   type JudgedTurn,
   judgePermission,
@@ -121,6 +122,15 @@ export class PermissionRequests {
       ({ title }) =>
         questionAboutText(["title", asked.title ?? title ?? ""], this.#boundDetails(asked.details)),
     );
+  }
+
+  /** Declines a form or an address. Answered before it is stored: after a crash it is answered again, not forgotten. */
+  async onElicitation({ id, params, end }: AgentRpcRequest): Promise<void> {
+    const { writer, connection, clock } = this.#deps;
+    if (this.countOrClose()) return;
+    await this.#writtenOrClosed(connection().answer(id, { result: DECLINED_ELICITATION }));
+    const updates = [elicitationUpdate(params, this.turnId, clock.wall())];
+    await writer.commit(() => ({ session: { end }, updates }));
   }
 
   /** Stores the request together with the offset after it and `more`; then decides it, now or later. */

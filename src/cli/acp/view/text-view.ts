@@ -19,6 +19,8 @@ import {
   type AcpView,
   auditNotice,
   CONTEXT_LOST_NOTICE,
+  type Elicitation,
+  elicitationNotice,
   type Notice,
   permissionLine,
   type PermissionRequest,
@@ -94,6 +96,8 @@ export class TextView implements AcpView {
         return this.notice(CONTEXT_LOST_NOTICE);
       case "settings":
         return this.notice(settingsNotice(data as SettingsChange, this.#watching));
+      case "elicitation":
+        return this.notice(elicitationNotice(data as Elicitation));
       case "session":
         return this.#watching ? this.notice(["the session is closed", "dim"]) : undefined;
       case "late-answer":

@@ -81,6 +81,20 @@ const VERDICT_WORDS = {
   expired: "expired",
 } as const;
 
+/** A question of the agent with a form or an address, which was declined. */
+export interface Elicitation {
+  readonly message: string;
+  readonly url: string | null;
+}
+
+export function elicitationNotice({ message, url }: Elicitation): Notice {
+  const at = url === null ? "" : ` (${toOneLine(url)})`;
+  return [
+    `the agent asked: ${toOneLine(message)}${at}; forms are not supported, so it was declined. Answer with a prompt`,
+    "yellow",
+  ];
+}
+
 /** Settings that were made, or (`refused`) why they could not be made again after a restart of the agent. */
 export interface SettingsChange {
   readonly model?: string;
