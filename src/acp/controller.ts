@@ -17,6 +17,7 @@ import {
   listAgentSessions,
   type ListAgentSessionsRequest,
 } from "./list-agent-sessions.js";
+import { loginAgent, type LoginRequest, type LoginResult } from "./login-agent.js";
 import { SessionRegistry, type SessionRegistryDeps } from "./session-registry.js";
 import { closeLostSession, type CloseSessionOptions, isLostSession } from "./session/close-session.js";
 import type { PromptRequest } from "./session/prompt-queue.js";
@@ -136,6 +137,11 @@ export class AcpController implements AsyncDisposable {
   /** The sessions that an agent has stored itself. The agent is started for it, and ended. */
   listAgentSessions(request: ListAgentSessionsRequest): Promise<readonly AgentSessionSummary[]> {
     return listAgentSessions({ supervisor: this.#deps.supervisor, limits: this.#registry.limits }, request);
+  }
+
+  /** Logs in to an agent. The agent is started for it, and ended. */
+  login(request: LoginRequest): Promise<LoginResult> {
+    return loginAgent({ supervisor: this.#deps.supervisor, limits: this.#registry.limits }, request);
   }
 
   /** A message for the session has been stored. */

@@ -74,6 +74,7 @@ export const contract = {
   acpCancel: acp.acpCancelRoute,
   acpClose: acp.acpCloseRoute,
   acpSet: acpAgent.acpSetRoute,
+  acpLogin: acpAgent.acpLoginRoute,
   acpAgentSessions: acpAgent.acpAgentSessionsRoute,
   acpHistory: acp.acpHistoryRoute,
   acpWatch: acp.acpWatchRoute,

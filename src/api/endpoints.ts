@@ -59,6 +59,7 @@ export const endpoints = {
   acpCancel: { method: "POST", path: "/v1/acp/sessions/{id}/cancel" },
   acpClose: { method: "POST", path: "/v1/acp/sessions/{id}/close" },
   acpSet: { method: "POST", path: "/v1/acp/sessions/{id}/settings" },
+  acpLogin: { method: "POST", path: "/v1/acp/login" },
   acpAgentSessions: { method: "POST", path: "/v1/acp/agent-sessions" },
   acpHistory: { method: "GET", path: "/v1/acp/sessions/{id}/turns" },
   acpWatch: { method: "GET", path: "/v1/acp/sessions/{id}/updates" },

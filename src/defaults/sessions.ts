@@ -95,6 +95,8 @@ export const sessionDefaults = {
   acpToolGraceMs: 2_000,
   /** `session/close` and `session/delete`: the end of the processes matters, not the answer. */
   acpCloseMs: 5_000,
+  /** A login in a browser: a person looks up a password and a second factor. */
+  acpLoginMs: 600_000,
   /** Length of a prompt: what fits into a request to the gateway. */
   acpPromptChars: 1_000_000,
   /** Size of the files of a prompt, as they are sent: with a long text they fit into a request to the gateway (requestBytes). */

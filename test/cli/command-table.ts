@@ -96,6 +96,7 @@ export const COMMAND_USES: Readonly<
   "acp prompt": "acts",
   "acp set": "acts",
   "acp agent-sessions": "acts",
+  "acp login": "acts",
   "acp cancel": "acts",
   "acp close": "acts",
   "acp list": () => [[], ["--all"]],

@@ -50,7 +50,7 @@ function agentLogin({ agent, capabilities }: AgentIdentity): AgentLogin {
     };
   return {
     methods,
-    advice: `It offers these logins: ${methods.map(methodText).join("; ")}. Log in with ${name}'s own command, then try again`,
+    advice: `It offers these logins: ${methods.map(methodText).join("; ")}. Run \`holdfast acp login ${agent ?? "--agent-command …"}\`, or log in with ${name}'s own command, then try again`,
   };
 }
 

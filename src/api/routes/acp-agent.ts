@@ -55,3 +55,31 @@ export const acpAgentSessionsRoute = defineRoute({
     ),
   }),
 });
+
+export const acpLoginRoute = defineRoute({
+  ...endpoints.acpLogin,
+  summary: "Start an agent, log in with one of its methods, and end it",
+  errors: TURN_ERRORS,
+  audience: "operator",
+  body: z
+    .strictObject({
+      /** An agent of the catalogue. */
+      agent: z.string().min(1).max(200).optional(),
+      /** Any command that speaks ACP, instead of `agent`. */
+      argv: z.array(z.string().max(65_536)).min(1).max(1_000).optional(),
+      cwd: z.string().min(1).max(4_096),
+      /** The caller's environment; it is not stored. */
+      environment: z.record(z.string(), z.string()).optional(),
+      /** The id of a login method. Default: the only one. */
+      method: z.string().min(1).max(200).optional(),
+    })
+    .refine(({ agent, argv }) => (agent === undefined) !== (argv === undefined), {
+      message: "give either agent or argv",
+      path: ["agent"],
+    }),
+  response: z.object({
+    method: z.object({ id: z.string(), name: z.string() }),
+    /** A command that the caller has to run in a terminal; exit status 0 means success. Null: the login is done. */
+    terminal: z.object({ argv: z.array(z.string()), env: z.record(z.string(), z.string()) }).nullable(),
+  }),
+});

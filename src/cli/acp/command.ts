@@ -30,6 +30,7 @@ export function addAcpCommand(program: Command, setExitCode: SetExitCode): void 
   addSet(acp, setExitCode);
   addCancelAndClose(acp, setExitCode);
   addAgentSessions(acp, setExitCode);
+  addLogin(acp, setExitCode);
   addReadCommands(acp, setExitCode);
   addPermissions(acp, setExitCode);
 }
@@ -91,6 +92,27 @@ function addSet(acp: Command, setExitCode: SetExitCode): void {
     .option("--json", "print the session and what its agent offers as JSON")
     .addHelpText("after", setHelp)
     .action(lazyAction(setExitCode, () => import("./set.js"), "setAgentSettings"));
+}
+
+const loginHelp = `
+An agent that offers several logins needs --method; without it, the logins are listed.
+A login in a browser is carried out by the agent; one in a terminal runs here.
+
+Examples:
+  holdfast acp login gemini
+  holdfast acp login gemini --method oauth-personal
+`;
+
+function addLogin(acp: Command, setExitCode: SetExitCode): void {
+  acp
+    .command("login")
+    .summary("log in to an agent")
+    .description("Log in to an agent, with one of the methods that it offers.")
+    .argument("[agent]", "an agent of the catalogue that speaks ACP (holdfast agents)")
+    .option("--method <id>", "one of the agent's logins")
+    .option("--agent-command <command>", "any command instead of an agent of the catalogue, in shell syntax")
+    .addHelpText("after", loginHelp)
+    .action(lazyAction(setExitCode, () => import("./login.js"), "loginToAgent"));
 }
 
 const agentSessionsHelp = `

@@ -22,6 +22,18 @@ export function createAcpAgentHandlers(deps: HandlerDeps) {
       };
     },
 
+    acpLogin: async ({ body }) => {
+      deps.assertAcceptingRuns();
+      const { cwd, method = null } = body;
+      const login = await deps.acp.login({ command: deps.acp.commands.resolve(body), cwd, method });
+      const { id, name } = login.method;
+      const { terminal } = login;
+      return {
+        method: { id: sanitizeText(id), name: sanitizeText(name) },
+        terminal: terminal === null ? null : { argv: [...terminal.argv], env: { ...terminal.env } },
+      };
+    },
+
     acpAgentSessions: async ({ body }) => {
       deps.assertAcceptingRuns();
       const { agent, cwd, directory, limit } = body;
