@@ -1,7 +1,7 @@
 import { setImmediate } from "node:timers/promises";
 import { NotFound } from "../errors.js";
-import type { AcpPermissionRequest, AcpSession, AcpTurn } from "../model/acp.js";
-import type { AgentSettings } from "../model/agent-state.js";
+import type { AcpPermissionRequest, AcpSession, AcpTurn } from "../model/acp/acp.js";
+import type { AgentSettings } from "../model/acp/agent-state.js";
 import type { Survivor } from "../model/process.js";
 import { OPEN_RUN_STATES } from "../model/run.js";
 import { type ApprovalQuestion, assertAnswersQuestion } from "../sessions/approval-question.js";

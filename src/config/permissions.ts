@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { permissionRuleSchema } from "../model/permission-rule.js";
+import { permissionRuleSchema } from "../model/acp/permission-rule.js";
 import { tableName } from "./agents.js";
 
 /** More rules than this are a mistake; each is compared with every permission request. */

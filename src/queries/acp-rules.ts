@@ -1,7 +1,7 @@
 import type { ResponseOf, RouteHandlers } from "../api/contract.js";
 import type { ConfiguredPermissionRule } from "../config/permissions.js";
 import { omitUndefined } from "../model/records.js";
-import type { RememberedRule } from "../model/permission-rule.js";
+import type { RememberedRule } from "../model/acp/permission-rule.js";
 import type { Authorizer } from "../sessions/authorizer.js";
 import type { Sessions } from "../sessions/sessions.js";
 import type { AcpStore } from "../store/acp/contract.js";

@@ -1,7 +1,7 @@
 import { ACP_BACKEND } from "../acp/agent-command.js";
 import type { ResponseOf } from "../api/contract.js";
 import { defaults } from "../defaults.js";
-import type { AcpTurn } from "../model/acp.js";
+import type { AcpTurn } from "../model/acp/acp.js";
 import { omitUndefined } from "../model/records.js";
 import { CLI_BACKEND } from "../model/enums.js";
 import type { SessionMessage, SessionRecord } from "../model/session.js";

@@ -17,16 +17,12 @@ import { findSessionByAbbreviation, findSessionByName, type NameLookup } from ".
 import {
   type A2aPolicy,
   canSeeSessionRow,
+  ancestorIds,
   narrower,
   type VisibilityDecision,
   type VisibilityRequest,
   visibleSessions,
 } from "./visibility.js";
-
-/** Ids of all ancestors of a session, from its nearest ones, without duplicates. */
-export function ancestorIds(nearest: readonly Pick<SessionRecord, "id" | "lineage">[]): readonly string[] {
-  return [...new Set(nearest.flatMap(({ id, lineage }) => [id, ...lineage]))];
-}
 
 /** Options of a new session. The exec rules are validated by a schema before. */
 export interface SessionOptions {
@@ -290,8 +286,7 @@ const SESSION_KEY = /^[^\s\p{C}](?:[^\p{C}]{0,198}[^\s\p{C}])?$/u;
 function checkKey(field: string, key: string): void {
   if (!SESSION_KEY.test(key))
     throw new BadInput(field, "a session key is 1 to 200 printable characters, without blanks at its ends");
-  if (looksLikeSessionId(key))
-    throw new BadInput(field, `${key} has the form of a session id and cannot be a session key`);
+  if (looksLikeSessionId(key)) throw new BadInput(field, `${key} has the form of a session id`);
 }
 
 /** Compares only the options that the caller gave. */

@@ -82,3 +82,8 @@ export function narrower(one: Visibility, other: Visibility): Visibility {
 function matchesAgent(pattern: string, agentId: string | null): boolean {
   return pattern === "*" || pattern === agentId;
 }
+
+/** Ids of all ancestors of a session, from its nearest ones, without duplicates. */
+export function ancestorIds(nearest: readonly Pick<SessionRecord, "id" | "lineage">[]): readonly string[] {
+  return [...new Set(nearest.flatMap(({ id, lineage }) => [id, ...lineage]))];
+}

@@ -1,8 +1,8 @@
 import type { Generated } from "kysely";
-import type { AcpPermissionRequest, AcpSession, AcpTurn, AcpUpdate } from "../model/acp.js";
+import type { AcpPermissionRequest, AcpSession, AcpTurn, AcpUpdate } from "../model/acp/acp.js";
 import type { GatewayRecord, HostRecord, RemoteStop } from "../model/gateway.js";
 import type { OutboxEntry } from "../model/outbox.js";
-import type { RememberedRule } from "../model/permission-rule.js";
+import type { RememberedRule } from "../model/acp/permission-rule.js";
 import type { RunRecord } from "../model/run.js";
 import type { RunEventType } from "../model/run-event.js";
 import type { Approval } from "../model/approval.js";

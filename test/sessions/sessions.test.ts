@@ -4,7 +4,8 @@ import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { BadInput, SessionClosed, SessionTaken } from "../../src/errors.js";
 import type { SessionRecord } from "../../src/model/session.js";
-import { ancestorIds, type SessionOptions, type Sessions } from "../../src/sessions/sessions.js";
+import type { SessionOptions, Sessions } from "../../src/sessions/sessions.js";
+import { ancestorIds } from "../../src/sessions/visibility.js";
 import { openSessionFixture, type SessionFixture } from "../support/session-fixture.js";
 
 let world: SessionFixture;

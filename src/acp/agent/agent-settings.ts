@@ -5,7 +5,7 @@ import type {
   AgentSettings,
   AgentState,
   StoredSettings,
-} from "../../model/agent-state.js";
+} from "../../model/acp/agent-state.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 
 /** One setting: a model, a mode, or a config option by its id. */

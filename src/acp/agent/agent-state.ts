@@ -1,5 +1,5 @@
 import { defaults } from "../../defaults.js";
-import type { AgentChoices, AgentConfigOption, AgentState } from "../../model/agent-state.js";
+import type { AgentChoices, AgentConfigOption, AgentState } from "../../model/acp/agent-state.js";
 import { boundedString } from "../turn/turn-summary.js";
 import { isObject, type RpcOutcome, type SessionUpdate } from "../wire/message.js";
 

@@ -1,6 +1,6 @@
 import { AcpRefused, AcpTimeout, BadInput } from "../../errors.js";
 import { errorMessage } from "../../home/errno.js";
-import type { AgentSettings } from "../../model/agent-state.js";
+import type { AgentSettings } from "../../model/acp/agent-state.js";
 import type { SessionWriter } from "../session-writer.js";
 import type { AcpConnection } from "../wire/connection.js";
 import { type AgentSetting, listSettings, requestForSetting, stateAfterSetting } from "./agent-settings.js";

@@ -1,6 +1,6 @@
 import type { McpCapabilities, McpServer as ProtocolMcpServer } from "@agentclientprotocol/sdk";
 import { BadInput } from "../../errors.js";
-import type { McpServer } from "../../model/acp.js";
+import type { McpServer } from "../../model/acp/acp.js";
 
 /** Throws if the agent cannot connect to one of the servers. Every agent supports servers over stdin and stdout. */
 export function supportedMcpServers(

@@ -1,7 +1,7 @@
 import type { ClientCapabilities, Implementation, InitializeResponse } from "@agentclientprotocol/sdk";
 import { AcpClosed, AcpRefused, AcpTimeout, BadInput } from "../../errors.js";
-import type { McpServer } from "../../model/acp.js";
-import type { AgentResume } from "../../model/agent-state.js";
+import type { McpServer } from "../../model/acp/acp.js";
+import type { AgentResume } from "../../model/acp/agent-state.js";
 import { ReplayFilter } from "../turn/turn-summary.js";
 import { isAuthRequired } from "../wire/auth-required.js";
 import type { AcpConnection } from "../wire/connection.js";

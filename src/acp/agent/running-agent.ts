@@ -4,9 +4,9 @@ import { defaults } from "../../defaults.js";
 import { AcpSessionClosed, StdinClosed } from "../../errors.js";
 import { errorMessage } from "../../home/errno.js";
 import { packageVersion } from "../../home/package.js";
-import type { AcpPermissionRequest, AcpTurn } from "../../model/acp.js";
+import type { AcpPermissionRequest, AcpTurn } from "../../model/acp/acp.js";
 import { newRunId } from "../../model/ids.js";
-import type { AgentSettings } from "../../model/agent-state.js";
+import type { AgentSettings } from "../../model/acp/agent-state.js";
 import type { Survivor } from "../../model/process.js";
 import {
   type ApprovalQuestion,

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import type { Clock } from "../../async/clock.js";
-import type { AcpPermissionRequest, AcpUpdate, PermissionDecision } from "../../model/acp.js";
+import type { AcpPermissionRequest, AcpUpdate, PermissionDecision } from "../../model/acp/acp.js";
 import type { ApprovalQuestion } from "../../sessions/approval-question.js";
 import type { ExecDecision } from "../../sessions/exec-policy.js";
 import type { AcpChange } from "../../store/acp/contract.js";

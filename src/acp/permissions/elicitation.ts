@@ -1,6 +1,6 @@
 import { defaults } from "../../defaults.js";
 import { firstChars } from "../../text/truncate.js";
-import type { NewAcpUpdate } from "../../model/acp.js";
+import type { NewAcpUpdate } from "../../model/acp/acp.js";
 import { isObject } from "../wire/message.js";
 
 /** The answer to `elicitation/create`: Holdfast shows no forms, and says so instead of leaving the agent waiting. */

@@ -8,8 +8,8 @@ import type {
   PermissionDecision,
   PermissionOption,
   PermissionVerdict,
-} from "../../model/acp.js";
-import type { PermissionRule } from "../../model/permission-rule.js";
+} from "../../model/acp/acp.js";
+import type { PermissionRule } from "../../model/acp/permission-rule.js";
 import { newPermissionId } from "../../model/ids.js";
 import type { NewRunEvent } from "../../model/run-event.js";
 import { type LabelledText, labelTexts } from "../../sessions/approval-question.js";

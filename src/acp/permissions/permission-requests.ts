@@ -5,8 +5,8 @@ import type {
   NewAcpUpdate,
   PermissionDecision,
   PermissionVerdict,
-} from "../../model/acp.js";
-import type { RememberedRule } from "../../model/permission-rule.js";
+} from "../../model/acp/acp.js";
+import type { RememberedRule } from "../../model/acp/permission-rule.js";
 import {
   type ApprovalQuestion,
   type LabelledText,

@@ -1,8 +1,8 @@
 import { defaults } from "../../defaults.js";
 import { BadInput } from "../../errors.js";
-import type { AcpPermissionRequest, AcpSession } from "../../model/acp.js";
+import type { AcpPermissionRequest, AcpSession } from "../../model/acp/acp.js";
 import { newPermissionRuleId } from "../../model/ids.js";
-import type { PermissionRule, RememberedRule } from "../../model/permission-rule.js";
+import type { PermissionRule, RememberedRule } from "../../model/acp/permission-rule.js";
 
 /** How an answer is to be remembered. Without a kind and a title: for requests of the same kind with the same title. */
 export interface RememberRequest {

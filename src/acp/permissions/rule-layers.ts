@@ -1,5 +1,5 @@
 import type { ConfiguredPermissionRule } from "../../config/permissions.js";
-import type { PermissionRule, RememberedRule } from "../../model/permission-rule.js";
+import type { PermissionRule, RememberedRule } from "../../model/acp/permission-rule.js";
 import { toPermissionRule } from "./remembered-rules.js";
 
 /** Allows reads and searches, and asks about everything else. */

@@ -1,7 +1,7 @@
 import type { Survivor } from "../../model/process.js";
 import { AcpSessionClosed } from "../../errors.js";
-import type { AcpPermissionRequest } from "../../model/acp.js";
-import type { AgentSettings } from "../../model/agent-state.js";
+import type { AcpPermissionRequest } from "../../model/acp/acp.js";
+import type { AgentSettings } from "../../model/acp/agent-state.js";
 import type { ApprovalQuestion } from "../../sessions/approval-question.js";
 import type { Run } from "../../supervisor/api.js";
 import { AgentLifecycle } from "../agent/agent-lifecycle.js";

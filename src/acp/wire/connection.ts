@@ -262,9 +262,8 @@ export class AcpConnection implements AsyncDisposable {
     { id, method, params }: Extract<RpcMessage, { type: "request" }>,
     end: number,
   ): Promise<void> {
-    const handle = Object.hasOwn(this.#deps.handlers.requests, method)
-      ? this.#deps.handlers.requests[method]
-      : undefined;
+    const { requests } = this.#deps.handlers;
+    const handle = Object.hasOwn(requests, method) ? requests[method] : undefined;
     if (handle === undefined) {
       this.counts.unknownRequests++;
       return this.#refuse(id, METHOD_NOT_FOUND, "Method not found");
@@ -291,8 +290,7 @@ export class AcpConnection implements AsyncDisposable {
   async #onAnswer({ id, outcome }: Extract<RpcMessage, { type: "answer" }>, end: number): Promise<void> {
     const request = this.#pending.match(id);
     if (typeof request === "string") {
-      if (request === "answered-twice") this.counts.answeredTwice++;
-      else this.counts[request]++;
+      this.counts[request === "answered-twice" ? "answeredTwice" : request]++;
       return;
     }
     const fault = "result" in outcome ? invalidResult(request.method, outcome.result) : null;

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { agentSettingsSchema, agentStateSchema } from "../../model/agent-state.js";
+import { agentSettingsSchema, agentStateSchema } from "../../model/acp/agent-state.js";
 import { endpoints } from "../endpoints.js";
 import { defineRoute } from "../route.js";
 import { TURN_ERRORS } from "./acp.js";

@@ -2,13 +2,13 @@ import { z } from "zod";
 import { clientAccessSchema } from "../../config/agents.js";
 import { MAX_MCP_SERVERS } from "../../config/mcp.js";
 import { defaults } from "../../defaults.js";
-import { mcpServerSchema, promptContentSchema } from "../../model/acp.js";
+import { mcpServerSchema, promptContentSchema } from "../../model/acp/acp.js";
 import {
   agentResumeSchema,
   agentSettingsSchema,
   agentStateSchema,
   storedSettingsSchema,
-} from "../../model/agent-state.js";
+} from "../../model/acp/agent-state.js";
 import { ACP_MODES, REAP_POLICIES } from "../../model/enums.js";
 import { execRulesSchema } from "../../model/exec-rule.js";
 import { endpoints } from "../endpoints.js";

@@ -5,9 +5,12 @@ import {
   acpUpdateSchema as acpUpdateRecord,
   permissionRequestSchema,
   storedErrorSchema,
-} from "../../model/acp.js";
+} from "../../model/acp/acp.js";
 import { LEASE_STATES } from "../../model/enums.js";
-import { permissionRuleSchema as permissionRule, rememberedRuleSchema } from "../../model/permission-rule.js";
+import {
+  permissionRuleSchema as permissionRule,
+  rememberedRuleSchema,
+} from "../../model/acp/permission-rule.js";
 import { gatewaySchema as gatewayRecord, type GatewayWithStatus } from "../../model/gateway.js";
 import { leftoverProcessSchema, runSchema as runRecord, survivorSchema } from "../../model/run-schema.js";
 import type { RunRecord } from "../../model/run.js";

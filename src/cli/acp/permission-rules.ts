@@ -1,6 +1,6 @@
 import type { ResponseOf } from "../../api/contract.js";
 import { BadInput } from "../../errors.js";
-import type { PermissionRule } from "../../model/permission-rule.js";
+import type { PermissionRule } from "../../model/acp/permission-rule.js";
 import { omitUndefined } from "../../model/records.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { assertOperator, connectOrStart } from "../client/connect.js";

@@ -1,7 +1,7 @@
 import { constants } from "node:os";
 import type { GatewayClient } from "../../api/client.js";
 import { BadInput, GatewayUnreachable, NotFound } from "../../errors.js";
-import type { PermissionRule } from "../../model/permission-rule.js";
+import type { PermissionRule } from "../../model/acp/permission-rule.js";
 import { omitUndefined } from "../../model/records.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { assertOperator, connectForReading } from "../client/connect.js";

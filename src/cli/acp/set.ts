@@ -1,6 +1,6 @@
 import type { ResponseOf } from "../../api/contract.js";
 import { BadInput } from "../../errors.js";
-import type { AgentSettings, AgentState } from "../../model/agent-state.js";
+import type { AgentSettings, AgentState } from "../../model/acp/agent-state.js";
 import { connectOrStart } from "../client/connect.js";
 import { resolveAcpSession } from "../client/resolve-acp-session.js";
 import type { JsonFlag } from "../options/parsers.js";

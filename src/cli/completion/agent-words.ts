@@ -1,4 +1,4 @@
-import type { AgentState } from "../../model/agent-state.js";
+import type { AgentState } from "../../model/acp/agent-state.js";
 import { openReadClient } from "../client/read-client.js";
 
 /** What an agent offers that can be completed. */

@@ -1,6 +1,6 @@
 import type { RequestContext, RouteHandlers } from "../../api/contract.js";
 import { OperatorOnly } from "../../errors.js";
-import type { AcpSession } from "../../model/acp.js";
+import type { AcpSession } from "../../model/acp/acp.js";
 import { omitUndefined } from "../../model/records.js";
 import { acpSessionResponse, agentStateResponse, requireAcpSession } from "../../queries/acp.js";
 import { agentRun } from "../../queries/leases.js";

@@ -1,7 +1,7 @@
 import { newRememberedRule } from "../../acp/permissions/remembered-rules.js";
 import type { RouteHandlers } from "../../api/contract.js";
 import { BadInput, NotFound } from "../../errors.js";
-import type { RememberedRule } from "../../model/permission-rule.js";
+import type { RememberedRule } from "../../model/acp/permission-rule.js";
 import { requireAcpSession } from "../../queries/acp.js";
 import { acpRuleResponse, type AcpRuleResponse, createAcpRuleQueries } from "../../queries/acp-rules.js";
 import type { HandlerDeps } from "./deps.js";

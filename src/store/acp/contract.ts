@@ -8,8 +8,8 @@ import type {
   NewAcpTurn,
   NewAcpUpdate,
   PermissionDecision,
-} from "../../model/acp.js";
-import type { RememberedRule } from "../../model/permission-rule.js";
+} from "../../model/acp/acp.js";
+import type { RememberedRule } from "../../model/acp/permission-rule.js";
 import type { NewRunEvent } from "../../model/run-event.js";
 import type { SessionScope } from "../../model/session.js";
 

@@ -1,6 +1,6 @@
 import { type Kysely, sql } from "kysely";
-import type { AcpPermissionRequest, AcpSession, AcpTurn, AcpUpdate } from "../../model/acp.js";
-import type { RememberedRule } from "../../model/permission-rule.js";
+import type { AcpPermissionRequest, AcpSession, AcpTurn, AcpUpdate } from "../../model/acp/acp.js";
+import type { RememberedRule } from "../../model/acp/permission-rule.js";
 import {
   acpSessionTable,
   acpTurnTable,

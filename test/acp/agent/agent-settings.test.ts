@@ -6,7 +6,7 @@ import {
   stateAfterSetting,
 } from "../../../src/acp/agent/agent-settings.js";
 import { EMPTY_AGENT_STATE } from "../../../src/acp/agent/agent-state.js";
-import type { AgentState } from "../../../src/model/agent-state.js";
+import type { AgentState } from "../../../src/model/acp/agent-state.js";
 
 const named = (name: string) => ({ name, description: null });
 const choices = {

@@ -3,7 +3,7 @@ import { existsSync } from "node:fs";
 import { mkdir, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test, vi } from "vitest";
-import type { PermissionRule } from "../../../src/model/permission-rule.js";
+import type { PermissionRule } from "../../../src/model/acp/permission-rule.js";
 import type { ExecRule } from "../../../src/model/exec-rule.js";
 import { questionLines } from "../../../src/sessions/question-pages.js";
 import { AcpFixture } from "../../support/agents/acp-fixture.js";

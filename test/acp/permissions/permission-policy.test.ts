@@ -7,8 +7,8 @@ import {
   selectOption,
 } from "../../../src/acp/permissions/permission-policy.js";
 import { defaults } from "../../../src/defaults.js";
-import type { PermissionOption } from "../../../src/model/acp.js";
-import type { PermissionRule } from "../../../src/model/permission-rule.js";
+import type { PermissionOption } from "../../../src/model/acp/acp.js";
+import type { PermissionRule } from "../../../src/model/acp/permission-rule.js";
 import { scaled } from "../../support/scale.js";
 
 const KINDS: ToolKind[] = ["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "other"];

@@ -6,7 +6,7 @@ import {
   orderRules,
   ruleLayers,
 } from "../../../src/acp/permissions/rule-layers.js";
-import type { PermissionRule } from "../../../src/model/permission-rule.js";
+import type { PermissionRule } from "../../../src/model/acp/permission-rule.js";
 
 const names = (
   own: readonly PermissionRule[],

@@ -2,7 +2,7 @@ import { afterEach, beforeEach, expect, test } from "vitest";
 import { defaults } from "../../../src/defaults.js";
 import { AgentWaker } from "../../../src/gateway/background/agent-waker.js";
 import { acknowledgeReadMessages } from "../../../src/gateway/background/notifications.js";
-import type { AcpSession } from "../../../src/model/acp.js";
+import type { AcpSession } from "../../../src/model/acp/acp.js";
 import type { OutboxEntry, SessionTarget } from "../../../src/model/outbox.js";
 import { SessionHistory } from "../../../src/sessions/history.js";
 import { newSession } from "../../support/store/session-samples.js";

@@ -13,7 +13,7 @@ import type { AgentRpcRequest, ConnectionHandlers } from "../../../src/acp/wire/
 import { defaults } from "../../../src/defaults.js";
 import { NO_CLIENT_ACCESS, toClientCapabilities } from "../../../src/config/agents.js";
 import { newRunId } from "../../../src/model/ids.js";
-import type { PermissionRule } from "../../../src/model/permission-rule.js";
+import type { PermissionRule } from "../../../src/model/acp/permission-rule.js";
 import type { Supervisor } from "../../../src/supervisor/api.js";
 import { findProcessesOfRun, plantLookalike, realSupervisor } from "../supervisor/real-supervisor.js";
 

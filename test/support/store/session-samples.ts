@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
-import type { AcpPermissionRequest, AcpSession, NewAcpTurn } from "../../../src/model/acp.js";
-import type { RememberedRule } from "../../../src/model/permission-rule.js";
+import type { AcpPermissionRequest, AcpSession, NewAcpTurn } from "../../../src/model/acp/acp.js";
+import type { RememberedRule } from "../../../src/model/acp/permission-rule.js";
 import type { NewApproval } from "../../../src/model/approval.js";
 import type { NewMessage, NewSession } from "../../../src/model/session.js";
 

@@ -6,7 +6,7 @@ import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import { createClient, type GatewayClient } from "../../../src/api/client.js";
 import { type Gateway, openGateway } from "../../../src/gateway/gateway.js";
 import { gatewaySocketPath } from "../../../src/home/state-directory.js";
-import type { AgentSettings, AgentState } from "../../../src/model/agent-state.js";
+import type { AgentSettings, AgentState } from "../../../src/model/acp/agent-state.js";
 import { readOperatorToken } from "../../../src/sessions/requester.js";
 import { findByCommandLine, type LiveProcess } from "../../support/live-processes.js";
 import { plantLookalike } from "../../support/supervisor/real-supervisor.js";

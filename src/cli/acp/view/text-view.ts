@@ -2,7 +2,7 @@ import { isatty } from "node:tty";
 import { applyToolUpdate, contentText, type ToolCallSummary } from "../../../acp/turn/turn-summary.js";
 import { parseUsage } from "../../../acp/agent/agent-state.js";
 import { defaults } from "../../../defaults.js";
-import type { AgentState } from "../../../model/agent-state.js";
+import type { AgentState } from "../../../model/acp/agent-state.js";
 import { sanitizeText } from "../../../text/sanitize.js";
 import { truncateToWidth } from "../../../text/truncate.js";
 import { notice } from "../../print/stderr.js";

@@ -3,8 +3,8 @@ import { once } from "node:events";
 import { mkdir, readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { isAlive, readProcess, type LiveProcess } from "../../support/live-processes.js";
-import { RecoveryFixture } from "../../support/cli/recovery-fixture.js";
+import { isAlive, readProcess, type LiveProcess } from "../../../support/live-processes.js";
+import { RecoveryFixture } from "../../../support/cli/recovery-fixture.js";
 
 /** The wrapper of another tool: it starts a child and waits. */
 const WRAPPER = "sleep 7041 &\necho up\nread line\n";

@@ -1,25 +1,25 @@
 import { readFile } from "node:fs/promises";
 import { isAbsolute } from "node:path";
 import { z } from "zod";
-import { findAnchorBinary } from "../../anchor/binary.js";
-import { inspectProcesses } from "../../anchor/inspect/processes.js";
-import { BadInput } from "../../errors.js";
-import { readMachineIdentity } from "../../home/machine-identity.js";
-import { stateIdOf } from "../../home/state-identity.js";
-import { resolveHome } from "../../home/state-directory.js";
-import { newRunId } from "../../model/ids.js";
-import { type ImportedFacts, NO_DEADLINES, NO_LIMITS, OPEN_RUN_STATES } from "../../model/run.js";
-import { openStateDirectory, openStore } from "../../store/open.js";
-import type { NewRun } from "../../store/runs/contract.js";
-import type { Store } from "../../store/store.js";
-import { type ImportedEvidence, NEVER_OWNED } from "../../supervisor/reconcile/decide.js";
-import { compareImported } from "../../supervisor/reconcile/evidence.js";
-import { defaultPolicy } from "../../supervisor/check-options.js";
-import { commandHash, displayCommand } from "../../text/redact.js";
-import { sanitizeLine } from "../../text/sanitize.js";
-import { splitShellWords } from "../../text/shell.js";
-import { assertOperator } from "../client/connect.js";
-import { print, toJson } from "../print/stdout.js";
+import { findAnchorBinary } from "../../../anchor/binary.js";
+import { inspectProcesses } from "../../../anchor/inspect/processes.js";
+import { BadInput } from "../../../errors.js";
+import { readMachineIdentity } from "../../../home/machine-identity.js";
+import { stateIdOf } from "../../../home/state-identity.js";
+import { resolveHome } from "../../../home/state-directory.js";
+import { newRunId } from "../../../model/ids.js";
+import { type ImportedFacts, NO_DEADLINES, NO_LIMITS, OPEN_RUN_STATES } from "../../../model/run.js";
+import { openStateDirectory, openStore } from "../../../store/open.js";
+import type { NewRun } from "../../../store/runs/contract.js";
+import type { Store } from "../../../store/store.js";
+import { type ImportedEvidence, NEVER_OWNED } from "../../../supervisor/reconcile/decide.js";
+import { compareImported } from "../../../supervisor/reconcile/evidence.js";
+import { defaultPolicy } from "../../../supervisor/check-options.js";
+import { commandHash, displayCommand } from "../../../text/redact.js";
+import { sanitizeLine } from "../../../text/sanitize.js";
+import { splitShellWords } from "../../../text/shell.js";
+import { assertOperator } from "../../client/connect.js";
+import { print, toJson } from "../../print/stdout.js";
 
 /** Fields in camel or snake case, as other tools write them; other fields are ignored. */
 const entrySchema = z

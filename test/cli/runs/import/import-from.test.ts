@@ -4,8 +4,8 @@ import { once } from "node:events";
 import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { RecoveryFixture } from "../../support/cli/recovery-fixture.js";
-import { isAlive, readProcess, type LiveProcess } from "../../support/live-processes.js";
+import { RecoveryFixture } from "../../../support/cli/recovery-fixture.js";
+import { isAlive, readProcess, type LiveProcess } from "../../../support/live-processes.js";
 
 interface Result {
   readonly runId: string | null;

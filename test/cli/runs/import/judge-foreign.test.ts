@@ -1,13 +1,13 @@
 import { describe, expect, test } from "vitest";
-import type { ProcessEvidence } from "../../../src/anchor/host.js";
+import type { ProcessEvidence } from "../../../../src/anchor/host.js";
 import {
   type ForeignRecord,
   leasesOfFile,
   parseAcpxLock,
   parseAcpxSession,
   parseOpenclawLease,
-} from "../../../src/cli/runs/foreign-records.js";
-import { type ForeignEvidence, judgeForeign } from "../../../src/cli/runs/judge-foreign.js";
+} from "../../../../src/cli/runs/import/foreign-records.js";
+import { type ForeignEvidence, judgeForeign } from "../../../../src/cli/runs/import/judge-foreign.js";
 
 const BOOT = 1_700_000_000_000;
 const TICKS = 500_000;

@@ -1,8 +1,8 @@
 import { posix } from "node:path";
-import type { ProcessEvidence } from "../../anchor/host.js";
-import type { ImportedFacts } from "../../model/run.js";
-import { compareImported } from "../../supervisor/reconcile/evidence.js";
-import { commandHash } from "../../text/redact.js";
+import type { ProcessEvidence } from "../../../anchor/host.js";
+import type { ImportedFacts } from "../../../model/run.js";
+import { compareImported } from "../../../supervisor/reconcile/evidence.js";
+import { commandHash } from "../../../text/redact.js";
 import type { ForeignCommand, ForeignRecord } from "./foreign-records.js";
 
 export interface ForeignEvidence {

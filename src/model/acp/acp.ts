@@ -7,10 +7,10 @@ import {
   ACP_TURN_STATES,
   ACP_UPDATE_TYPES,
   REAP_POLICIES,
-} from "./enums.js";
+} from "../enums.js";
 import { permissionRuleSchema } from "./permission-rule.js";
-import type { RecordOf } from "./records.js";
-import { leftoverProcessSchema } from "./run-schema.js";
+import type { RecordOf } from "../records.js";
+import { leftoverProcessSchema } from "../run-schema.js";
 
 /** An error as it is stored and returned to a caller. */
 export const storedErrorSchema = z.object({ code: z.string(), message: z.string() });

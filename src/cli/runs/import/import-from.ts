@@ -1,16 +1,16 @@
 import { cp, mkdtemp, readdir, readFile, rm } from "node:fs/promises";
 import { homedir, tmpdir, uptime } from "node:os";
 import { join, resolve } from "node:path";
-import { findAnchorBinary } from "../../anchor/binary.js";
-import { inspectProcesses } from "../../anchor/inspect/processes.js";
-import { NotFound } from "../../errors.js";
-import { errnoCode, errorMessage } from "../../home/errno.js";
-import { isInitialPidNamespace } from "../../home/machine-identity.js";
-import { displayCommand } from "../../text/redact.js";
-import { sanitizeLine } from "../../text/sanitize.js";
-import { assertOperator } from "../client/connect.js";
-import { notice } from "../print/stderr.js";
-import { print, toJson } from "../print/stdout.js";
+import { findAnchorBinary } from "../../../anchor/binary.js";
+import { inspectProcesses } from "../../../anchor/inspect/processes.js";
+import { NotFound } from "../../../errors.js";
+import { errnoCode, errorMessage } from "../../../home/errno.js";
+import { isInitialPidNamespace } from "../../../home/machine-identity.js";
+import { displayCommand } from "../../../text/redact.js";
+import { sanitizeLine } from "../../../text/sanitize.js";
+import { assertOperator } from "../../client/connect.js";
+import { notice } from "../../print/stderr.js";
+import { print, toJson } from "../../print/stdout.js";
 import {
   type ForeignRecord,
   type ForeignTool,
