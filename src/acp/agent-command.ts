@@ -1,4 +1,4 @@
-import type { AgentEntry } from "../config/agents.js";
+import { type AgentEntry, fetchingArgv } from "../config/agents.js";
 import { BadInput } from "../errors.js";
 import type { AcpSession } from "../model/acp/acp.js";
 import { cleanEnvironment } from "../sessions/exec-environment.js";
@@ -42,6 +42,8 @@ export interface RequestedAgentCommand {
   readonly environment?: Readonly<Record<string, string>> | undefined;
   /** The absolute path that the exec rules allowed. Default: the first word of the command line. */
   readonly executable?: string | undefined;
+  /** Fetch the agent's npm package, in its pinned version, and run it. */
+  readonly fetch?: boolean | undefined;
 }
 
 /** The commands of agents: as requested, and for a restart as far as they are known. */
@@ -64,10 +66,11 @@ export class AgentCommands {
   }
 
   /** Throws if there is no such agent. */
-  resolve({ agent, argv, environment, executable }: RequestedAgentCommand): AgentCommand {
+  resolve({ agent, argv, environment, executable, fetch }: RequestedAgentCommand): AgentCommand {
     if ((agent === undefined) === (argv === undefined))
       throw new BadInput("agent", "give either the name of an agent or a command; nothing was started");
-    const known = this.#lookup(agent ?? null, argv ?? null);
+    const found = this.#lookup(agent ?? null, argv ?? null);
+    const known = found !== null && fetch === true ? { ...found, argv: this.#fetchingArgv(agent) } : found;
     if (known !== null)
       return {
         ...known,
@@ -103,11 +106,23 @@ export class AgentCommands {
     this.#fromCaller.delete(sessionId);
   }
 
+  #fetchingArgv(agent: string | undefined): readonly string[] {
+    const form = this.#agents.get(agent ?? "")?.acp;
+    const argv = form === undefined ? null : fetchingArgv(form);
+    if (argv !== null) return argv;
+    throw new BadInput(
+      "fetch",
+      `agent ${JSON.stringify(agent)} has no npm package to fetch; \`holdfast agents list\` shows how to install it. Nothing was started`,
+    );
+  }
+
   #lookup(agent: string | null, argv: readonly string[] | null): AgentCommand | null {
     const entry = agent === null ? undefined : this.#agents.get(agent);
     const passEnv = [...this.#passEnv, ...(entry?.passEnv ?? [])];
     const given = { inherit: cleanEnvironment(passEnv), passEnv };
-    if (entry?.acp !== undefined) return { argv: entry.acp.argv, env: entry.env, ...given };
+    // An agent that was fetched is started in the same way again.
+    const fetched = argv?.[0] === "npx" && argv[2]?.startsWith("--package=") === true ? argv : null;
+    if (entry?.acp !== undefined) return { argv: fetched ?? entry.acp.argv, env: entry.env, ...given };
     return argv === null ? null : { argv, env: {}, ...given };
   }
 }

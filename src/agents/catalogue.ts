@@ -1,14 +1,19 @@
 import { type AgentEntry, type AgentEntryInput, agentEntrySchema } from "../config/agents.js";
+import { ACP_ONLY_AGENTS } from "./acp-only-agents.js";
 
 /**
- * Built-in agents, by their documentation. An entry with the same id in the config replaces one. A prompt is placed where
+ * Built-in agents with both forms, by their documentation. An entry with the same id in the config replaces one. A prompt is placed where
  * it cannot be parsed as an option.
  */
 const BUILT_IN_ENTRIES: readonly AgentEntryInput[] = [
   {
     id: "claude",
     name: "Claude Code",
-    acp: { argv: ["claude-agent-acp"] },
+    acp: {
+      argv: ["claude-agent-acp"],
+      npm: { package: "@agentclientprotocol/claude-agent-acp", version: "0.100.0" },
+    },
+    verified: "`npm run test:agents`, claude-agent-acp 0.100.0; one-shot command by its documentation",
     cli: {
       argv: ["claude", "--print", "--output-format", "stream-json", "--verbose"],
       resumeArgv: [
@@ -23,7 +28,9 @@ const BUILT_IN_ENTRIES: readonly AgentEntryInput[] = [
   {
     id: "codex",
     name: "Codex",
-    acp: { argv: ["codex-acp"] },
+    acp: { argv: ["codex-acp"], npm: { package: "@agentclientprotocol/codex-acp", version: "2.6.0" } },
+    verified:
+      "`npm run test:agents`, @zed-industries/codex-acp 0.16.0; one-shot command by hand, codex 0.166",
     cli: {
       argv: ["codex", "exec", "--json", "-"],
       resumeArgv: ["codex", "exec", "--json", "resume", "{sessionId}", "-"],
@@ -36,6 +43,7 @@ const BUILT_IN_ENTRIES: readonly AgentEntryInput[] = [
     id: "cursor",
     name: "Cursor",
     acp: { argv: ["cursor-agent", "acp"] },
+    verified: "not run; commands by their documentation",
     cli: {
       argv: ["cursor-agent", "--print", "--output-format", "stream-json", "--", "{prompt}"],
       resumeArgv: [
@@ -50,7 +58,8 @@ const BUILT_IN_ENTRIES: readonly AgentEntryInput[] = [
   {
     id: "gemini",
     name: "Gemini CLI",
-    acp: { argv: ["gemini", "--acp"] },
+    acp: { argv: ["gemini", "--acp"], npm: { package: "@google/gemini-cli", version: "0.61.0" } },
+    verified: "`npm run test:agents`, gemini-cli 0.61.0",
     cli: {
       argv: ["gemini", "--output-format", "json"],
       resumeArgv: ["gemini", "--output-format", "json", "--resume", "{sessionId}"],
@@ -62,7 +71,8 @@ const BUILT_IN_ENTRIES: readonly AgentEntryInput[] = [
   {
     id: "pi",
     name: "Pi",
-    acp: { argv: ["pi-acp"] },
+    acp: { argv: ["pi-acp"], npm: { package: "pi-acp", version: "0.0.34" } },
+    verified: "`npm run test:agents`, pi-acp 0.0.34 with pi 0.87.1; one-shot command by its documentation",
     cli: {
       argv: ["pi", "--mode", "json"],
       resumeArgv: ["pi", "--mode", "json", "--session", "{sessionId}"],
@@ -74,7 +84,8 @@ const BUILT_IN_ENTRIES: readonly AgentEntryInput[] = [
   {
     id: "opencode",
     name: "OpenCode",
-    acp: { argv: ["opencode", "acp"] },
+    acp: { argv: ["opencode", "acp"], npm: { package: "opencode-ai", version: "1.18.33" } },
+    verified: "`npm run test:agents`, opencode-ai 1.18.33",
     cli: {
       argv: ["opencode", "run", "--format", "json"],
       resumeArgv: ["opencode", "run", "--format", "json", "--session", "{sessionId}"],
@@ -86,7 +97,8 @@ const BUILT_IN_ENTRIES: readonly AgentEntryInput[] = [
   {
     id: "qwen",
     name: "Qwen Code",
-    acp: { argv: ["qwen", "--acp"] },
+    acp: { argv: ["qwen", "--acp"], npm: { package: "@qwen-code/qwen-code", version: "0.24.4" } },
+    verified: "`npm run test:agents`, qwen-code 0.24.4",
     cli: {
       argv: ["qwen", "--output-format", "stream-json"],
       resumeArgv: ["qwen", "--output-format", "stream-json", "--resume", "{sessionId}"],
@@ -98,7 +110,8 @@ const BUILT_IN_ENTRIES: readonly AgentEntryInput[] = [
   {
     id: "copilot",
     name: "GitHub Copilot",
-    acp: { argv: ["copilot", "--acp"] },
+    acp: { argv: ["copilot", "--acp"], npm: { package: "@github/copilot", version: "1.0.102" } },
+    verified: "`npm run test:agents`, copilot 1.0.102; one-shot command by its documentation",
     cli: {
       // It does not print the id of its session.
       argv: ["copilot", "--silent", "--session-id={newSessionId}"],
@@ -110,7 +123,9 @@ const BUILT_IN_ENTRIES: readonly AgentEntryInput[] = [
   },
 ];
 
-const BUILT_IN_AGENTS: readonly AgentEntry[] = BUILT_IN_ENTRIES.map((entry) => agentEntrySchema.parse(entry));
+const BUILT_IN_AGENTS: readonly AgentEntry[] = [...BUILT_IN_ENTRIES, ...ACP_ONLY_AGENTS].map((entry) =>
+  agentEntrySchema.parse(entry),
+);
 
 export function agentsFromConfig(
   tables: Readonly<Record<string, Omit<AgentEntry, "id">>>,

@@ -6,6 +6,7 @@ import { onReadableSecret } from "../home/path-trust.js";
 import { requireSafeHome, resolveHome } from "../home/state-directory.js";
 import { isStoreFailure, requireOriginal } from "../store/open.js";
 import { addAcpCommand } from "./acp/command.js";
+import { expandShortForm, mayBeShortForm } from "./options/acp-short-form.js";
 import { addAgentCommand, addAgentsCommand } from "./agents/command.js";
 import { addApprovalsCommand } from "./approvals/command.js";
 import { addCompletionCommand } from "./completion/command.js";
@@ -53,9 +54,10 @@ export async function runProgram(argv: readonly string[]): Promise<number> {
   try {
     // Before commander: its own message about an unknown command knows only commands that are spelled alike, and
     // `--help` after an unknown command is not a request for help on the group.
-    const unknown = findUnknownCommand(program, argv.slice(2));
+    const words = await expandAcpAgent(program, argv.slice(2));
+    const unknown = findUnknownCommand(program, words);
     if (unknown !== null) unknown.group.error(unknownCommandText(unknown));
-    await program.parseAsync([...argv]);
+    await program.parseAsync([...argv.slice(0, 2), ...words]);
     return code;
   } catch (error) {
     // Help and version end here too, with 0.
@@ -66,6 +68,22 @@ export async function runProgram(argv: readonly string[]): Promise<number> {
   }
 }
 
+/** `acp codex` as `acp with codex`, if the catalogue has an ACP agent of that name. It is read only for unknown words. */
+async function expandAcpAgent(program: Command, words: readonly string[]): Promise<readonly string[]> {
+  if (!mayBeShortForm(program, words)) return words;
+  const [{ readConfig }, { agentsById, agentsFromConfig }] = await Promise.all([
+    import("../config/schema.js"),
+    import("../agents/catalogue.js"),
+  ]);
+  // A config that cannot be read is reported by the command itself.
+  const own = await readConfig().then(
+    (config) => agentsFromConfig(config.agents),
+    () => [],
+  );
+  const agents = agentsById(own);
+  return expandShortForm(program, words, (word) => agents.get(word)?.acp !== undefined) ?? words;
+}
+
 /** Commands that look up a record: if the store cannot be read, they fail with STORE_UNREADABLE. */
 const LOOKUP_COMMANDS: ReadonlySet<string> = new Set([
   ...["stop", "kill", "rm", "inspect", "wait", "logs", "screen", "events", "who", "attach"],
@@ -73,7 +91,12 @@ const LOOKUP_COMMANDS: ReadonlySet<string> = new Set([
 ]);
 
 /** Commands of those groups that start something: they keep their own exit codes. */
-const START_COMMANDS: ReadonlySet<string> = new Set(["acp spawn", "acp prompt", "sessions create"]);
+const START_COMMANDS: ReadonlySet<string> = new Set([
+  "acp with",
+  "acp spawn",
+  "acp prompt",
+  "sessions create",
+]);
 
 function isLookup(path: readonly string[]): boolean {
   return LOOKUP_COMMANDS.has(path[0] ?? "") && !START_COMMANDS.has(path.slice(0, 2).join(" "));

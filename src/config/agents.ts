@@ -153,8 +153,16 @@ const cliForm = z
 export const tableName = z
   .string()
   .regex(/^[a-z0-9][a-z0-9_-]{0,40}$/, "must be a short word of a-z, 0-9, _ and -");
+/** Pinned: exactly one version, and nothing that npx would parse as another kind of address. */
+const npmPackage = z.strictObject({
+  package: z.string().regex(/^(?:@[a-z0-9][\w.-]*\/)?[a-z0-9][\w.-]*$/, "must be the name of an npm package"),
+  version: z.string().regex(/^\d+\.\d+\.\d+(?:-[\w.-]+)?$/, "must be one version, such as 1.2.3"),
+});
+
 const acpForm = z.strictObject({
   argv,
+  /** The npm package that has the command, in the version that is fetched on request. */
+  npm: npmPackage.optional(),
   /** Access through the gateway: none by default. The opener of a session can override it. */
   client: clientAccessSchema.optional(),
   /** A turn without output for this time fails, and its agent is ended. Default: no limit. */
@@ -172,6 +180,8 @@ const fields = {
   passEnv: z.array(variableName).max(64).default([]),
   /** Makes either command print its version and end. */
   versionArgs: z.array(argument).max(16).default(["--version"]),
+  /** How the entry was verified. */
+  verified: z.string().max(500).optional(),
   /** How to install the agent. */
   install: z.string().max(500).optional(),
 };
@@ -189,12 +199,20 @@ export const agentTablesSchema = z.record(tableName, z.strictObject(fields).refi
 export const agentKeys = {
   "": Object.keys(fields),
   acp: Object.keys(acpForm.shape),
+  "acp.npm": Object.keys(npmPackage.shape),
   "acp.client": Object.keys(clientAccessSchema.shape),
   cli: Object.keys(cliForm.shape),
   "cli.watchdog": ["fresh", "resume"],
   "cli.watchdog.fresh": Object.keys(watchdog.shape),
   "cli.watchdog.resume": Object.keys(watchdog.shape),
 } as const;
+
+/** The command that fetches the agent's npm package, in its pinned version, and runs it. Null: it has none. */
+export function fetchingArgv({ argv: words, npm }: NonNullable<AgentEntry["acp"]>): readonly string[] | null {
+  return npm === undefined
+    ? null
+    : ["npx", "--yes", `--package=${npm.package}@${npm.version}`, "--", ...words];
+}
 
 export type AgentEntry = z.output<typeof agentEntrySchema>;
 export type AgentEntryInput = z.input<typeof agentEntrySchema>;

@@ -28,7 +28,7 @@ export async function describeAgent(
   own: boolean,
   path: string | undefined,
 ): Promise<AgentListing> {
-  const { id, name = id, acp, cli, install = null, env } = entry;
+  const { id, name = id, acp, cli, install = null, verified = null, env } = entry;
   const form = async ([program = "", ...rest]: readonly string[]) => {
     const located = await (program.includes("/")
       ? locateExecutable(program, { path: undefined, cwd: process.cwd() })
@@ -39,12 +39,13 @@ export async function describeAgent(
     id,
     name,
     from: own ? "config" : "built-in",
-    acp: acp === undefined ? null : await form(acp.argv),
+    acp: acp === undefined ? null : { ...(await form(acp.argv)), npm: acp.npm ?? null },
     cli:
       cli === undefined
         ? null
         : { ...(await form(cli.argv)), output: cli.output, resumes: cli.resumeArgv !== undefined },
     install,
+    verified,
   };
 }
 

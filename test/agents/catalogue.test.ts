@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import { agentsById } from "../../src/agents/catalogue.js";
 import {
@@ -6,7 +7,7 @@ import {
   takesNewSessionId,
   parseVersion,
 } from "../../src/agents/command-line.js";
-import { agentEntrySchema, type CliForm } from "../../src/config/agents.js";
+import { agentEntrySchema, type CliForm, fetchingArgv } from "../../src/config/agents.js";
 
 const agents = agentsById();
 const fresh = {
@@ -14,7 +15,8 @@ const fresh = {
 };
 
 test("the built-in agents have an ACP form and a command that can resume", () => {
-  expect([...agents.keys()]).toEqual([
+  const both = [...agents.values()].filter(({ cli }) => cli !== undefined);
+  expect(both.map(({ id }) => id)).toEqual([
     "claude",
     "codex",
     "cursor",
@@ -24,14 +26,47 @@ test("the built-in agents have an ACP form and a command that can resume", () =>
     "qwen",
     "copilot",
   ]);
-  for (const entry of agents.values()) {
+  for (const entry of both) {
     expect(entry.acp?.argv.length).toBeGreaterThan(0);
     expect(entry.cli?.resumeArgv).toBeDefined();
     expect(entry.install).toBeDefined();
   }
 });
 
-test.each([...agents.values()].map(({ id, cli }) => [id, cli as CliForm] as const))(
+test("the catalogue has every agent of acpx 0.19.1, and each entry says how it was verified", () => {
+  const acpx = [
+    ...["pi", "openclaw", "codex", "claude", "gemini", "cursor", "copilot", "antigravity", "devin", "droid"],
+    ...["fast-agent", "fx", "grok-build", "iflow", "junie", "kilocode", "kimi", "kiro", "mcode", "mux"],
+    ...["opencode", "pool", "qoder", "qwen", "trae", "zeroclaw"],
+  ];
+  expect(acpx.filter((id) => agents.get(id)?.acp === undefined)).toEqual([]);
+  for (const { verified } of agents.values()) expect(verified).toMatch(/test:agents|^not run; /);
+});
+
+test("docs/reference/agents.md lists the catalogue", () => {
+  const page = readFileSync("docs/reference/agents.md", "utf8");
+  for (const { id, acp, verified } of agents.values()) {
+    const npm = acp?.npm === undefined ? "-" : `\`${acp.npm.package}@${acp.npm.version}\``;
+    expect(page).toContain(`| \`${id}\` | \`${acp?.argv.join(" ")}\` | ${npm} | ${verified} |\n`);
+  }
+});
+
+test("an npm package is fetched in one version, by the command that npx runs", () => {
+  const acp = agents.get("codex")?.acp;
+  expect(acp === undefined ? null : fetchingArgv(acp)).toEqual([
+    ...["npx", "--yes", "--package=@agentclientprotocol/codex-acp@2.6.0", "--", "codex-acp"],
+  ]);
+  expect(fetchingArgv({ argv: ["x"] })).toBeNull();
+  for (const npm of [
+    { package: "x", version: "latest" },
+    { package: "git+ssh://x", version: "1.0.0" },
+    { package: "../x", version: "1.0.0" },
+  ])
+    expect(() => agentEntrySchema.parse({ id: "x", acp: { argv: ["x"], npm } })).toThrow("must be");
+});
+
+const commandLine = [...agents.values()].filter(({ cli }) => cli !== undefined);
+test.each(commandLine.map(({ id, cli }) => [id, cli as CliForm] as const))(
   "%s: a prompt is never taken for an option, or looked into",
   (_, form) => {
     for (const sessionId of [null, "ses_1"]) {
@@ -50,7 +85,7 @@ test.each([...agents.values()].map(({ id, cli }) => [id, cli as CliForm] as cons
 );
 
 test.each(["--resume", "-x", "", "a b", "a\nb", "$(x)", "../x"])("%j is no session id", (sessionId) => {
-  for (const { cli } of agents.values())
+  for (const { cli } of commandLine)
     expect(() => cliCommand(cli as CliForm, { ...fresh, sessionId })).toThrow(/session id/);
 });
 

@@ -92,6 +92,7 @@ export const COMMAND_USES: Readonly<
   "tasks maintenance": () => [[]],
   "notify channels": () => [[]],
   "notify test": "acts",
+  "acp with": "acts",
   "acp spawn": "acts",
   "acp prompt": "acts",
   "acp set": "acts",

@@ -84,6 +84,8 @@ export const acpSpawnRoute = defineRoute({
       agent: key.optional(),
       /** Any command that speaks ACP, instead of `agent`. */
       argv: z.array(word).min(1).max(1_000).optional(),
+      /** Fetch the agent's npm package with npx, in the version of the catalogue, and run it. */
+      fetch: z.boolean().default(false),
       /** Default: a new key. */
       key: key.optional(),
       agentId: key.optional(),

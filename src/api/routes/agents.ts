@@ -17,9 +17,16 @@ const agentSchema = z
     id: z.string(),
     name: z.string(),
     from: z.enum(["built-in", "config"]),
-    acp: commandFormSchema.nullable(),
+    acp: commandFormSchema
+      .extend({
+        /** The npm package that has the command, in the version that `fetch` runs. Null: none is known. */
+        npm: z.object({ package: z.string(), version: z.string() }).nullable(),
+      })
+      .nullable(),
     cli: commandFormSchema.extend({ output: z.string(), resumes: z.boolean() }).nullable(),
     install: z.string().nullable(),
+    /** How the entry was verified. */
+    verified: z.string().nullable(),
   })
   .meta({ id: "Agent", description: "An agent of the catalogue, with the programs found for it." });
 

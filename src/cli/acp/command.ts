@@ -2,6 +2,7 @@ import type { Command } from "commander";
 import { collectPairs, lazyAction, positiveIntegerUpTo, type SetExitCode } from "../options/parsers.js";
 import { addPermissions } from "./permission-command.js";
 import { addPrompt, addSpawn, formatOption } from "./prompt-command.js";
+import { addWith } from "./with-command.js";
 
 const about = `
 A session keeps an agent and its context over several prompts. One turn runs at a
@@ -11,7 +12,10 @@ the agent with every process it started.
 A session is given by its name, its id, or an unambiguous beginning of either. Names
 of open sessions are unique.
 
+"holdfast acp <agent>" is short for "holdfast acp with <agent>".
+
 Examples:
+  holdfast acp codex "why does the build fail?"
   holdfast acp spawn opencode --name site "what does this project do?"
   holdfast acp prompt site "write a test for it"
   git diff | holdfast acp prompt site -
@@ -25,6 +29,7 @@ export function addAcpCommand(program: Command, setExitCode: SetExitCode): void 
     .summary("sessions with agents that speak ACP: spawn, prompt, cancel, close")
     .description("Sessions with agents that speak the Agent Client Protocol.")
     .addHelpText("after", about);
+  addWith(acp, setExitCode);
   addSpawn(acp, setExitCode);
   addPrompt(acp, setExitCode);
   addSet(acp, setExitCode);

@@ -20,7 +20,7 @@ import { parseRulePattern, PATTERN_HELP } from "./rule-pattern.js";
 import type { SpawnFlags, SpawnModes } from "./spawn.js";
 import { OUTPUT_FORMATS } from "./view/texts.js";
 
-const answerHelp = `
+export const answerHelp = `
 Ctrl-C cancels the turn and waits for its end; a second Ctrl-C leaves the rest to the
 gateway. On a terminal you are asked about the agent's permission requests.
 
@@ -35,7 +35,7 @@ the context of earlier turns, 124 timeout, 125 Holdfast failed, 130 cancelled.
 `;
 
 /** Options of commands that show an answer. */
-function addDisplayOptions(command: Command): Command {
+export function addDisplayOptions(command: Command): Command {
   return command
     .option(
       "--timeout <duration>",
@@ -153,23 +153,8 @@ export function addSpawn(acp: Command, setExitCode: SetExitCode): void {
       "--option <option=value>",
       "a config option of the agent, such as thought_level=high (repeatable)",
       collectPairs,
-    )
-    .option("--cwd <directory>", "the agent's working directory", ".")
-    .option("--clear-env", "use the environment of the gateway instead of this one")
-    .addOption(
-      new Option("--approve-all", "allow every permission request").conflicts(["approveReads", "denyAll"]),
-    )
-    .addOption(
-      new Option("--approve-reads", "allow reading and searching, ask about the rest").conflicts(["denyAll"]),
-    )
-    .option("--deny-all", "deny every permission request")
-    .option("--allow <pattern>", "allow these permission requests (repeatable)", collectPatterns)
-    .option(
-      "--deny <pattern>",
-      "deny these permission requests, before any other rule (repeatable)",
-      collectPatterns,
-    )
-    .option("--ask <pattern>", "ask about these permission requests (repeatable)", collectPatterns)
+    );
+  addPermissionOptions(spawn)
     .option("--reap-tools", "end processes that a cancelled turn leaves running")
     .option("--reap-always", "end processes that any turn leaves running")
     .addOption(
@@ -194,7 +179,8 @@ export function addSpawn(acp: Command, setExitCode: SetExitCode): void {
       "--mcp-config <file>",
       "the MCP servers of a JSON file with mcpServers (repeatable)",
       collectValues,
-    );
+    )
+    .addOption(yesOption());
   const execRules = addExecRuleOptions(spawn, "exec-");
   addDetachOption(spawn, "do not wait for the answer; prints the turn id");
   addNotifyOptions(spawn);
@@ -207,6 +193,31 @@ export function addSpawn(acp: Command, setExitCode: SetExitCode): void {
       const code = await spawnSession(agent, prompt, given).catch(reportError);
       setExitCode(flags.agentCommand === undefined ? noticeInstallHint(code) : code);
     });
+}
+
+/** Where the agent works, and how its permission requests are answered. */
+export function addPermissionOptions(command: Command): Command {
+  return command
+    .option("--cwd <directory>", "the agent's working directory", ".")
+    .option("--clear-env", "use the environment of the gateway instead of this one")
+    .addOption(
+      new Option("--approve-all", "allow every permission request").conflicts(["approveReads", "denyAll"]),
+    )
+    .addOption(
+      new Option("--approve-reads", "allow reading and searching, ask about the rest").conflicts(["denyAll"]),
+    )
+    .option("--deny-all", "deny every permission request")
+    .option("--allow <pattern>", "allow these permission requests (repeatable)", collectPatterns)
+    .option(
+      "--deny <pattern>",
+      "deny these permission requests, before any other rule (repeatable)",
+      collectPatterns,
+    )
+    .option("--ask <pattern>", "ask about these permission requests (repeatable)", collectPatterns);
+}
+
+export function yesOption(): Option {
+  return new Option("-y, --yes", "fetch an agent that is not installed from npm with npx, without asking");
 }
 
 function collectPatterns(pattern: string, before: readonly string[] = []): readonly string[] {

@@ -5,6 +5,7 @@ import { BadInput, HoldfastError } from "../../errors.js";
 import { environmentOutsideRuns } from "../../gateway/start.js";
 import type { CLIENT_FILE_ACCESS } from "../../model/enums.js";
 import { newSessionId, newTurnId } from "../../model/ids.js";
+import { consentToFetch } from "../agents/fetch-agent.js";
 import { connectOrStart, type GatewayConnection } from "../client/connect.js";
 import { notifyBody, type NotifyFlags } from "../client/notify-options.js";
 import { retryUntilAnswered } from "../client/reconnect.js";
@@ -62,6 +63,8 @@ export interface SpawnFlags
   readonly mcp?: readonly string[];
   readonly mcpConfig?: readonly string[];
   readonly execRules?: GivenExecRule[];
+  /** Fetch an agent that is not installed from npm, without a question. */
+  readonly yes?: true;
 }
 
 /** Opens a session and starts its agent; with a prompt, shows its answer. Without an agent, `first` is the prompt. */
@@ -83,9 +86,10 @@ export async function spawnSession(
   const prompt = hasPrompt ? await readPrompt(words, flags) : null;
   const body = { ...spawnBody(agent, prompt, flags), ...contentOf(words, hasPrompt, flags) };
   const found = await connectOrStart();
+  const fetch = agent !== null && (await consentToFetch(found.client, agent, flags.yes === true));
   using interrupts = new TurnInterrupts(() => undefined);
   const known = flags.name === undefined ? null : await lastUpdateSeq(found, body.key);
-  const started = await startSession(found, body, known === null, interrupts);
+  const started = await startSession(found, fetch ? { ...body, fetch } : body, known === null, interrupts);
   if (started === null) return interrupts.exitCode ?? 0;
 
   const { connection, answer } = started;

@@ -40,7 +40,7 @@ function searchPath(): string {
 }
 
 /** A session's programs are found in the gateway's PATH. */
-function listAgents(client: GatewayClient): Promise<ResponseOf<"listAgents">> {
+export function listAgents(client: GatewayClient): Promise<ResponseOf<"listAgents">> {
   return client.listAgents({ query: sessionToken() === null ? { path: searchPath() } : {} });
 }
 

@@ -31,6 +31,7 @@ export async function ensureSession(
   return deps.acp.ensureSession({
     key: body.key ?? `acp ${newSessionId().slice(4)}`,
     ...omitUndefined({ agent, argv, rules }),
+    fetch: body.fetch,
     ...{ cwd, environment, executable, mode, reap, requester },
     client: body.client,
     ...(body.settings === undefined ? {} : { settings: omitUndefined(body.settings) }),

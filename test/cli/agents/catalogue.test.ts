@@ -6,9 +6,10 @@ const agent: Parameters<typeof agentRow>[0] = {
   id: "mine",
   name: "My own",
   from: "config",
-  acp: form,
+  acp: { ...form, npm: null },
   cli: { ...form, resumes: true, output: "text" },
   install: null,
+  verified: null,
 };
 
 test("on a terminal only the end of a long path is shown, elsewhere the whole path", () => {

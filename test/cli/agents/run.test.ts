@@ -66,7 +66,9 @@ test("the exit codes are those of run; an agent that reports an error fails", as
     expect(await batchCli.holdfast(...missing, "claude", "x")).toMatchObject({
       code: 127,
       stdout: "",
-      stderr: expect.stringMatching(/^holdfast: cannot run claude.*\n.*shows how to install it\n$/) as string,
+      stderr: expect.stringMatching(
+        /^(holdfast: claude-agent-acp is not installed.*\n)?holdfast: cannot run claude.*\n.*shows how to install it\n$/,
+      ) as string,
     });
 });
 

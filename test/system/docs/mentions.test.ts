@@ -1,9 +1,12 @@
 import type { Command, Option } from "commander";
 import { expect, test } from "vitest";
+import { agentsById } from "../../../src/agents/catalogue.js";
+import { expandShortForm } from "../../../src/cli/options/acp-short-form.js";
 import { buildProgram } from "../../../src/cli/program.js";
 import { codeBlocks, inlineCode, pages } from "./pages.js";
 
 const program = buildProgram(() => {});
+const agents = agentsById();
 
 /** Every `holdfast …` command line on a page or in a help text. */
 const mentions = [
@@ -38,7 +41,9 @@ test.each([
 /** Commands and options that do not exist. */
 function unknownWords(mention: string): string[] {
   let commands: Command[] = [program];
-  const words = mention.replaceAll(/"[^"]*"|'[^']*'|\$\([^)]*\)/g, "word").split(/\s+/);
+  const given = mention.replaceAll(/"[^"]*"|'[^']*'|\$\([^)]*\)/g, "word").split(/\s+/);
+  const isAgent = (word: string): boolean => word === "<agent>" || agents.has(word);
+  const words = ["holdfast", ...(expandShortForm(program, given.slice(1), isAgent) ?? given.slice(1))];
   let isValue = false;
   for (const word of words.slice(1)) {
     if (isValue) {
