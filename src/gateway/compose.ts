@@ -28,9 +28,9 @@ import type { Store } from "../store/store.js";
 import type { Problem, Run, Supervisor } from "../supervisor/api.js";
 import { acknowledgeReadMessages } from "./background/notifications.js";
 import { OneShotAgents } from "./background/one-shot-agents.js";
-import { AgentWaker } from "./background/agent-waker.js";
+import { SessionDelivery } from "./background/session-delivery.js";
 import { runMessageAsTask } from "./background/message-turns.js";
-import { type BackgroundServices, openBackground } from "./background/open.js";
+import { type BackgroundServices, openBackground } from "./background/open-background.js";
 import { createWaitingApprovals } from "./background/waiting-approvals.js";
 import type { ForegroundClients } from "./foreground/foreground-clients.js";
 import { EventFollower } from "./monitoring/event-follower.js";
@@ -119,7 +119,7 @@ export async function composeGateway(options: ComposeOptions): Promise<GatewaySe
   const history = new SessionHistory(store);
   const bell = new Bell();
   const channels = openChannels(config.channels, { supervisor, bell });
-  const waker = new AgentWaker({ store, history, onNotice: () => backgroundServices.wakeNotifier() });
+  const waker = new SessionDelivery({ store, history, onNotice: () => backgroundServices.wakeNotifier() });
   const deliver = createDeliver(channels, history, (target, notification) =>
     waker.deliver(target, notification),
   );

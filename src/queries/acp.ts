@@ -12,7 +12,7 @@ import { type ApprovalQuestion, questionHead } from "../sessions/approval-questi
 import type { Authorizer } from "../sessions/authorizer.js";
 import type { Requester } from "../sessions/requester.js";
 import type { Sessions } from "../sessions/sessions.js";
-import { agentRun, agentRuns, leaseOf, type RunLookup } from "./leases.js";
+import { agentRun, agentRuns, leaseOf, type RunLookup } from "./agent-runs.js";
 import type { AcpSessionFilter, AcpStore } from "../store/acp/contract.js";
 import { displayCommand, redactText } from "../text/redact.js";
 import { sanitizeText } from "../text/sanitize.js";

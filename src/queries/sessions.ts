@@ -10,7 +10,7 @@ import type { AcpStore } from "../store/acp/contract.js";
 import type { MessageStore } from "../store/messages/contract.js";
 import type { RunFilter } from "../store/runs/contract.js";
 import { acpPermissionResponse, acpTurnResponse } from "./acp.js";
-import { leaseOf, withLeases } from "./leases.js";
+import { leaseOf, withLeases } from "./agent-runs.js";
 
 /** The records of sessions. */
 type SessionRecords = Pick<MessageStore, "listMessages" | "countMessages"> &

@@ -17,7 +17,7 @@ export async function loginToAgent(agent: string | undefined, flags: LoginFlags)
   if ((agent === undefined) === (agentCommand === undefined))
     throw new BadInput("agent", "give either an agent of the catalogue or --agent-command; nothing was done");
   const { client } = await connectOrStart();
-  notice("starting the agent for its login; a browser may open", "dim");
+  if (process.stderr.isTTY) notice("starting the agent for its login; a browser may open", "dim");
   const { method: used, terminal } = await client.acpLogin({
     body: {
       // A login in a terminal appends arguments to the command.

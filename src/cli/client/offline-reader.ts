@@ -10,8 +10,8 @@ import type { RunRecord } from "../../model/run.js";
 import type { SessionRecord } from "../../model/session.js";
 import type { TaskRecord } from "../../model/task.js";
 import { type AcpQueryVerb, createAcpQueries } from "../../queries/acp.js";
-import { withLeases } from "../../queries/leases.js";
-import { createAcpRuleQueries } from "../../queries/acp-rules.js";
+import { withLeases } from "../../queries/agent-runs.js";
+import { createAcpRuleQueries } from "../../queries/permission-rules.js";
 import { readLog } from "../../queries/output.js";
 import { pollRun } from "../../queries/poll.js";
 import {

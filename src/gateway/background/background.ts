@@ -12,7 +12,7 @@ import { type MaintenanceAction, planMaintenance, type WorkStatus } from "../../
 import { ObservationWindow, sweepTasks } from "../../tasks/sweep.js";
 import type { TaskFinish, TaskInputEvent } from "../../tasks/transition.js";
 import type { TaskEventFollower } from "../monitoring/event-follower.js";
-import type { AgentWaker } from "./agent-waker.js";
+import type { SessionDelivery } from "./session-delivery.js";
 import { acknowledgeReadMessages, type ReadReceiptStore } from "./notifications.js";
 import { ProgressReporter, type ProgressReporterDeps } from "./progress.js";
 import { TypingIndicator, type TypingIndicatorDeps } from "./typing-indicator.js";
@@ -44,7 +44,7 @@ export interface BackgroundDeps
   readonly supervisor: Supervisor;
   readonly acp: WorkStatusDeps["acp"] & ProgressReporterDeps["acp"];
   readonly tail: TaskEventFollower;
-  readonly waker: Pick<AgentWaker, "statusOf">;
+  readonly waker: Pick<SessionDelivery, "statusOf">;
   readonly onProblem: (problem: Problem) => void;
 }
 

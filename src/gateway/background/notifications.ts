@@ -2,7 +2,7 @@ import type { OutboxEntry } from "../../model/outbox.js";
 import type { SessionRecord } from "../../model/session.js";
 import type { MessageStore } from "../../store/messages/contract.js";
 import type { TaskStore } from "../../store/tasks/contract.js";
-import type { AgentWaker } from "./agent-waker.js";
+import type { SessionDelivery } from "./session-delivery.js";
 
 export type ReadReceiptStore = Pick<MessageStore, "listMessages"> &
   Pick<TaskStore, "listOutbox" | "acknowledgeOutbox"> & {
@@ -18,7 +18,10 @@ const PAGE_SIZE = 500;
  */
 export async function acknowledgeReadMessages(
   store: ReadReceiptStore,
-  { sessionId, waker }: { readonly sessionId?: string; readonly waker?: Pick<AgentWaker, "statusOf"> } = {},
+  {
+    sessionId,
+    waker,
+  }: { readonly sessionId?: string; readonly waker?: Pick<SessionDelivery, "statusOf"> } = {},
 ): Promise<void> {
   const to = sessionId === undefined ? {} : { target: { kind: "session", sessionId } as const };
   const waiting = { ...to, statuses: ["session_queued"], limit: PAGE_SIZE } as const;

@@ -3,7 +3,7 @@ import { OperatorOnly } from "../../errors.js";
 import type { AcpSession } from "../../model/acp/acp.js";
 import { omitUndefined } from "../../model/records.js";
 import { acpSessionResponse, agentStateResponse, requireAcpSession } from "../../queries/acp.js";
-import { agentRun } from "../../queries/leases.js";
+import { agentRun } from "../../queries/agent-runs.js";
 import { sanitizeText } from "../../text/sanitize.js";
 import type { HandlerDeps } from "./deps.js";
 

@@ -3,7 +3,11 @@ import type { RouteHandlers } from "../../api/contract.js";
 import { BadInput, NotFound } from "../../errors.js";
 import type { RememberedRule } from "../../model/acp/permission-rule.js";
 import { requireAcpSession } from "../../queries/acp.js";
-import { acpRuleResponse, type AcpRuleResponse, createAcpRuleQueries } from "../../queries/acp-rules.js";
+import {
+  acpRuleResponse,
+  type AcpRuleResponse,
+  createAcpRuleQueries,
+} from "../../queries/permission-rules.js";
 import type { HandlerDeps } from "./deps.js";
 
 /** Permission rules beside those that sessions were opened with. */

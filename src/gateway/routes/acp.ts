@@ -15,7 +15,7 @@ import {
   createAcpQueries,
   requireAcpSession,
 } from "../../queries/acp.js";
-import { agentRun } from "../../queries/leases.js";
+import { agentRun } from "../../queries/agent-runs.js";
 import { NO_PAGE, pageOfQuestion } from "../../sessions/question-pages.js";
 import { sessionIdOf } from "../../sessions/requester.js";
 import { type TaskInput, taskKeyOfTurn } from "../../tasks/tasks.js";

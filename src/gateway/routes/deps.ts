@@ -15,7 +15,7 @@ import type { Supervisor } from "../../supervisor/api.js";
 import type { Deliver } from "../../tasks/delivery.js";
 import type { ExecAuthorizationDeps } from "../auth/exec-authorization.js";
 import type { OneShotAgents } from "../background/one-shot-agents.js";
-import type { BackgroundServices } from "../background/open.js";
+import type { BackgroundServices } from "../background/open-background.js";
 import type { ForegroundClients } from "../foreground/foreground-clients.js";
 import type { RunStopper } from "../peers/remote-stops.js";
 import type { ShutdownPolicy, ShutdownSummary } from "../../api/routes/gateway.js";

@@ -1,7 +1,7 @@
 import type { RouteHandlers } from "../../api/contract.js";
 import { omitUndefined } from "../../model/records.js";
 import { BadInput, NotFound, SessionClosed } from "../../errors.js";
-import { withLeases } from "../../queries/leases.js";
+import { withLeases } from "../../queries/agent-runs.js";
 import { readSessionHistory, readSessionInbox, readSessionStatus } from "../../queries/sessions.js";
 import { closeDescendants, closeOneSession } from "./close-session.js";
 import type { HandlerDeps } from "./deps.js";

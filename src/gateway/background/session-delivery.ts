@@ -11,7 +11,7 @@ import { DeliveryFailed, type DeliveryReceipt } from "../../tasks/delivery.js";
 import { withUserNotified } from "../../tasks/notification-text.js";
 import { decideWake, wakeDepth } from "../../tasks/wake-limits.js";
 
-export interface AgentWakerDeps {
+export interface SessionDeliveryDeps {
   readonly store: Pick<TaskStore, "getTask" | "commitTask" | "listOutbox"> &
     Pick<AcpStore, "getAcpSession" | "listAcpTurns"> &
     Pick<MessageStore, "listMessages"> & { getSession(id: string): Promise<SessionRecord | null> };
@@ -31,11 +31,11 @@ export interface AgentWakerDeps {
  *
  * Every step is idempotent: another gateway may repeat it after a crash.
  */
-export class AgentWaker {
-  readonly #deps: AgentWakerDeps;
+export class SessionDelivery {
+  readonly #deps: SessionDeliveryDeps;
   readonly #now: () => number;
 
-  constructor(deps: AgentWakerDeps) {
+  constructor(deps: SessionDeliveryDeps) {
     this.#deps = deps;
     this.#now = deps.now ?? Date.now;
   }

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { defaults } from "../../../src/defaults.js";
-import { AgentWaker } from "../../../src/gateway/background/agent-waker.js";
+import { SessionDelivery } from "../../../src/gateway/background/session-delivery.js";
 import { acknowledgeReadMessages } from "../../../src/gateway/background/notifications.js";
 import type { AcpSession } from "../../../src/model/acp/acp.js";
 import type { OutboxEntry, SessionTarget } from "../../../src/model/outbox.js";
@@ -26,9 +26,9 @@ beforeEach(async () => {
 afterEach(() => registry[Symbol.asyncDispose]());
 
 /** As after a restart: only the store is kept. The session has an agent. */
-function waker(): AgentWaker {
+function waker(): SessionDelivery {
   const { store } = registry;
-  return new AgentWaker({
+  return new SessionDelivery({
     store: {
       getTask: (id) => store.getTask(id),
       commitTask: (...change) => store.commitTask(...change),
