@@ -10,6 +10,7 @@ export const defaultAcpLimits = {
   /** Time for an agent to exit by itself after its input or output ended. */
   ownExitMs: defaults.acpOwnExitMs,
   settleMs: defaults.acpSettleMs,
+  unusedRunMs: defaults.acpUnusedRunMs,
   graceMs: defaults.graceMs,
   toolGraceMs: defaults.acpToolGraceMs,
   permissionMs: defaults.approvalMs,

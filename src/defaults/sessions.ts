@@ -91,6 +91,8 @@ export const sessionDefaults = {
   acpCancelMs: 10_000,
   /** Time for processes of an ended turn to end by themselves, before they are reported: an adapter's helper takes half a second. */
   acpSettleMs: 1_000,
+  /** A session for one run whose gateway died before its prompt was stored closes itself after this time: its caller repeats the request within seconds. */
+  acpUnusedRunMs: 30_000,
   /** Grace period of tools that are stopped. */
   acpToolGraceMs: 2_000,
   /** `session/close` and `session/delete`: the end of the processes matters, not the answer. */

@@ -5,6 +5,7 @@ import { StateUnusable } from "../../src/errors.js";
 import { newTurnId } from "../../src/model/ids.js";
 import type { Store } from "../../src/store/store.js";
 import { AcpFixture, openAcpSession, overrideStore, shellAgent } from "../support/agents/acp-fixture.js";
+import { waitFor } from "../support/wait-for.js";
 
 test("the next gateway carries out a cancel that was recorded before a crash", async () => {
   const { fixture, session } = await openAcpSession(shellAgent());
@@ -19,8 +20,33 @@ test("the next gateway carries out a cancel that was recorded before a crash", a
   expect(await second.waitForTurnEnd(turn)).toMatchObject({
     outcome: "cancelled",
     stopReason: "cancelled",
-    cancel: { actor: "ada", reapTools: true },
+    cancel: { actor: "ada", at: 1, reapTools: true },
   });
+});
+
+test("a cancel that the agent got before a crash is not sent again, and keeps its time", async () => {
+  const fixture = await AcpFixture.open({ cancelMs: 60_000 });
+  const session = await fixture.spawn(shellAgent("deaf"));
+  const turn = await fixture.promptUntil(session, "echo on; sleep 3106", "on");
+  const { turnId } = turn;
+  void fixture.cancel(session).catch(() => undefined);
+  const sent = await fixture.waitFor(session, async () => {
+    const { cancel } = (await fixture.store.getAcpTurn(turnId)) ?? {};
+    return cancel?.sentAt === undefined ? null : cancel;
+  });
+  const cancels = (): number => fixture.log.split("\n").filter((line) => line === "cancel").length;
+  await waitFor("the agent got it", () => cancels() === 1);
+  const second = await fixture.restart({ cancelMs: 300 });
+  expect(await second.waitForTurnEnd(turn)).toMatchObject({ outcome: "cancel-unconfirmed", cancel: sent });
+  expect(cancels()).toBe(1);
+});
+
+test("a session for one run whose gateway died before its prompt was stored closes itself", async () => {
+  const fixture = await AcpFixture.open();
+  const session = await fixture.spawn(shellAgent(), { mode: "run" });
+  const second = await fixture.restart({ unusedRunMs: 100 });
+  await second.waitForState(session, "closed");
+  await second.waitForAgentExit(session);
 });
 
 test("a closed session reads no further prompt, also if the store fails", async () => {

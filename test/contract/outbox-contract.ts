@@ -205,6 +205,18 @@ export function outboxContract(name: string, createDatabase: () => Promise<TestD
       expect(await one(store)).toMatchObject({ taskId: givenUp, unheard: 1 });
     });
 
+    test("a message that waits for its next attempt can be sent at once, or dismissed", async () => {
+      const taskId = await ended(store);
+      const later = { ...again, inMs: 600_000 };
+      await store.settleOutbox(await one(store), later);
+      expect(await claim(store)).toEqual([]);
+      expect(await other.retryOutbox(taskId, taskEvent("retried"))).toBe(1);
+      await store.settleOutbox(await one(store), later);
+      expect(await other.dismissOutbox(taskId, taskEvent("dismissed"))).toBe(1);
+      expect(await claim(store)).toEqual([]);
+      expect(await deliveryOf(other, taskId)).toBe("not_applicable");
+    });
+
     test("a failed message stays until an operator retries or dismisses it", async () => {
       const taskId = await ended(store, [PARENT, CHAT]);
       const [first, second] = await claim(store);
@@ -215,9 +227,11 @@ export function outboxContract(name: string, createDatabase: () => Promise<TestD
       expect(await claim(store)).toEqual([]);
       expect(await store.nextOutboxDelay()).toBeNull();
       expect(await store.retryOutbox(taskId, taskEvent("retried", { actor: "ada" }))).toBe(2);
-      expect(await store.retryOutbox(taskId, taskEvent("retried"))).toBe(0);
       expect(await deliveryOf(other, taskId)).toBe("pending");
       const retried = await claim(other, "b");
+      // Messages that are being sent are left to their sender.
+      expect(await store.retryOutbox(taskId, taskEvent("retried"))).toBe(0);
+      expect(await store.dismissOutbox(taskId, taskEvent("dismissed"))).toBe(0);
       expect(retried).toMatchObject([
         { attempts: 2, spentMs: 0 },
         { attempts: 2, spentMs: 0 },

@@ -9,6 +9,7 @@ import type { SessionWriter } from "../session-writer.js";
 import {
   answeredRequestId,
   countersPatch,
+  isCancelFrame,
   mergeChanges,
   newRunningTurn,
   type RunningTurn,
@@ -163,10 +164,15 @@ export class TurnRecorder implements ConnectionHandlers {
     const id = request === null ? answeredRequestId(frame) : undefined;
     const answered = id === undefined ? [] : permissionRequests.idsAnsweredBy(id);
     const isPrompt = request?.method === "session/prompt";
+    const isCancel = request === null && id === undefined && isCancelFrame(frame);
     const written = await writer.commit(
       () => {
         const pending = request === null ? writer.row.pending : [...writer.row.pending, request];
         const session: AcpSessionPatch = { sending: frame, pending };
+        if (isCancel) {
+          const change = this.#cancelSentChange(clock.wall());
+          return change === null ? null : mergeChanges({ session }, change);
+        }
         if (!isPrompt)
           return mergeChanges({ session, answered }, id === undefined ? {} : client.changeWithAnswer(id));
         const { turn } = this;
@@ -187,7 +193,20 @@ export class TurnRecorder implements ConnectionHandlers {
         if (isPrompt && this.turn !== null) this.turn.requestId = request.id;
       },
     );
-    if (!written) throw new Error("the turn was cancelled before its prompt was sent");
+    if (!written)
+      throw new Error(
+        isCancel
+          ? "the turn ended before its cancel was sent"
+          : "the turn was cancelled before its prompt was sent",
+      );
+  }
+
+  /** Null: the turn has ended, so that a cancel would reach the next one. */
+  #cancelSentChange(at: number): AcpChange | null {
+    const { turn } = this;
+    if (turn === null || turn.ended || turn.cancel === null) return null;
+    turn.cancel = { ...turn.cancel, sentAt: at };
+    return { turns: [{ turnId: turn.turnId, from: "running", set: { cancel: turn.cancel } }] };
   }
 
   /** Forgets a prompt that could not be written. */

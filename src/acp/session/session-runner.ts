@@ -167,6 +167,7 @@ export class SessionRunner {
       this.close({ actor: "gateway restarted" }).catch(failed);
       return;
     }
+    await this.#closeIfUnused();
     // How far its initialization got is unknown.
     if (state !== "ready")
       agent.agentRun.connection.close("closed", "it was being started when its gateway ended");
@@ -176,8 +177,7 @@ export class SessionRunner {
       return this.#runExclusive(() => this.#turns.auditLast(agent));
     const answer = agent.agentRun.connection.answerTo(turn.requestId);
     this.#runExclusive(() => this.#turns.awaitEnd(agent, turn, answer));
-    // The agent may not have received the cancel; a second one does no harm.
-    if (turn.cancel !== null) void this.#turns.cancel(turn, turn.cancel).catch(() => undefined);
+    if (turn.cancel !== null) void this.#turns.resumeCancel(turn, turn.cancel).catch(() => undefined);
   }
 
   /** Continues a session whose agent has ended. */
@@ -185,7 +185,25 @@ export class SessionRunner {
     // In state `down` the agent's end is already stored.
     if (this.#deps.writer.row.state !== "down") await this.#lifecycle.recordLost();
     if (this.#deps.writer.row.state === "closing") await this.close({ actor: "gateway restarted" });
-    else this.wake();
+    else {
+      await this.#closeIfUnused();
+      this.wake();
+    }
+  }
+
+  /** Closes a session for one run whose gateway died before the prompt was stored, unless the caller sends it again. */
+  async #closeIfUnused(): Promise<void> {
+    const { writer, clock, limits } = this.#deps;
+    const isUnused = async (): Promise<boolean> =>
+      writer.row.mode === "run" && (await this.#turns.lastTurn()) === null;
+    if (!(await isUnused())) return;
+    clock.setTimer(limits.unusedRunMs, () => {
+      const close = async (): Promise<void> => {
+        if (this.#detached || this.#closing !== null || !(await isUnused())) return;
+        await this.close({ actor: "acp: its gateway ended before its prompt was stored" });
+      };
+      close().catch(() => undefined);
+    });
   }
 
   /** Leaves the session to the next gateway process. */

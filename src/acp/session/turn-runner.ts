@@ -1,5 +1,5 @@
 import { AcpClosed, AcpTimeout } from "../../errors.js";
-import type { AcpTurn } from "../../model/acp/acp.js";
+import type { AcpTurn, AcpTurnCancellation } from "../../model/acp/acp.js";
 import { turnIdOfMessage } from "../../model/ids.js";
 import type { SessionMessage } from "../../model/session.js";
 import type { AgentLifecycle, AgentLifecycleDeps } from "../agent/agent-lifecycle.js";
@@ -10,6 +10,9 @@ import { toContentBlocks } from "../turn/prompt-content.js";
 import type { RunningTurn } from "../turn/running-turn.js";
 import type { MessageInbox } from "./message-inbox.js";
 import type { PromptQueue } from "./prompt-queue.js";
+
+/** Time to read the output that an agent wrote while no gateway ran, before a cancel is sent. */
+const UNREAD_OUTPUT_MS = 500;
 
 export interface CancelTurnOptions {
   readonly actor: string;
@@ -146,13 +149,14 @@ export class TurnRunner {
     if (!(await agent.recorder.endTurn(turn, end))) agent.recorder.dropTurn(turn);
   }
 
-  /** Cancels a turn that was sent. Resolves when it has ended and been audited. */
+  /** Cancels a turn that was sent. Resolves when it has ended and been audited. The first cancel's actor and time stay. */
   async cancel(turn: RunningTurn, { actor, reapTools = false }: CancelTurnOptions): Promise<void> {
-    const { writer, clock, limits } = this.#deps;
+    const { writer, clock } = this.#deps;
     const { agent } = this.#lifecycle;
     if (agent === null) return;
     const { turnId } = turn;
-    const cancel = { actor, at: clock.wall(), reapTools: reapTools || turn.cancel?.reapTools === true };
+    const first = turn.cancel ?? { actor, at: clock.wall(), reapTools };
+    const cancel = { ...first, reapTools: reapTools || first.reapTools };
     const recorded = await writer.commit(
       () => (turn.ended ? null : { turns: [{ turnId, from: "running", set: { cancel } }] }),
       () => (turn.cancel = cancel),
@@ -163,6 +167,24 @@ export class TurnRunner {
     await agent.permissionRequests.cancelAll(actor);
     const sessionId = writer.row.agentSessionId ?? "";
     agent.agentRun.connection.notify("session/cancel", { sessionId }).catch(() => undefined);
+    await this.#awaitConfirmation(agent, turn);
+  }
+
+  /** Continues a cancel of an earlier gateway process. It is sent only if the agent did not get it and still works on the turn. */
+  async resumeCancel(turn: RunningTurn, cancel: AcpTurnCancellation): Promise<void> {
+    const { agent } = this.#lifecycle;
+    if (agent === null) return;
+    if (cancel.sentAt !== undefined) {
+      await agent.permissionRequests.cancelAll(cancel.actor);
+      return this.#awaitConfirmation(agent, turn);
+    }
+    // The end of the turn may be in output that has not been read yet.
+    await this.#deps.clock.sleep(UNREAD_OUTPUT_MS, turn.endRecorded.promise);
+    return this.cancel(turn, cancel);
+  }
+
+  async #awaitConfirmation(agent: RunningAgent, turn: RunningTurn): Promise<void> {
+    const { clock, limits } = this.#deps;
     await clock.sleep(limits.cancelMs, turn.endRecorded.promise);
     if (!turn.ended) await agent.recorder.endTurn(turn, { outcome: "cancel-unconfirmed" });
     await turn.audited.promise;

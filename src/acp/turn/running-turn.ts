@@ -177,6 +177,11 @@ export function answeredRequestId({ text }: OutgoingFrame): RpcId | undefined {
   return method === undefined ? id : undefined;
 }
 
+/** True if the frame cancels a turn. */
+export function isCancelFrame({ text }: OutgoingFrame): boolean {
+  return (JSON.parse(text) as { method?: string }).method === "session/cancel";
+}
+
 /** One change, and so one transaction. */
 export function mergeChanges(one: AcpChange, other: AcpChange): AcpChange {
   return {

@@ -115,7 +115,7 @@ export function addTasksCommand(program: Command, setExitCode: SetExitCode): voi
       .command(name)
       .summary(summary)
       .description(
-        `${does} the notifications of a task that could not be delivered${name === "retry" ? ", again" : ""}. Only for the operator.`,
+        `${does} the notifications of a task that wait or could not be delivered${name === "retry" ? ", now" : ""}. Only for the operator.`,
       )
       .argument("<task>", TASK_ARGUMENT)
       .option("--json", "print the task and the number of notifications as JSON")

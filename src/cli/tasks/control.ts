@@ -94,7 +94,8 @@ async function retryOrDismiss(
   const answer = await client[verb]({ params });
   const { task, messages } = answer;
   if (json) print(toJson(answer));
-  else if (messages === 0) notice(`${task.taskId} has no message that could not be delivered`, "dim");
+  else if (messages === 0)
+    notice(`${task.taskId} has no message that waits or could not be delivered`, "dim");
   else
     print(
       `${task.taskId}: ${messages} ${messages === 1 ? "message is" : "messages are"} ${DONE_TEXT[verb]}\n`,

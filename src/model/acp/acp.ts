@@ -116,6 +116,8 @@ const acpTurnCancellationSchema = z.object({
   actor: z.string(),
   at: z.number(),
   reapTools: z.boolean(),
+  /** When `session/cancel` was passed to the agent. Absent: it was not. */
+  sentAt: z.number().optional(),
 });
 
 /** The processes found below the agent after a turn. */

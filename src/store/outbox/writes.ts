@@ -109,7 +109,7 @@ export function acknowledgeOutboxEntry(
 
 export function retryOutboxEntries(db: Kysely<Schema>, dialect: SqlDialect, taskId: string): Compilable {
   return (
-    undelivered(db, taskId)
+    undelivered(db, dialect, taskId)
       .where(sql<boolean>`not ${isSuperseded}`)
       .set({ status: "pending", spent_ms: 0, settled_at: null, due_at: dialect.now() })
       // An earlier attempt may have arrived.
@@ -117,16 +117,26 @@ export function retryOutboxEntries(db: Kysely<Schema>, dialect: SqlDialect, task
   );
 }
 
-export function dismissOutboxEntries(db: Kysely<Schema>, taskId: string, at: number): Compilable {
-  return undelivered(db, taskId).set({ status: "dismissed", settled_at: at });
+export function dismissOutboxEntries(
+  db: Kysely<Schema>,
+  dialect: SqlDialect,
+  taskId: string,
+  at: number,
+): Compilable {
+  return undelivered(db, dialect, taskId).set({ status: "dismissed", settled_at: at });
 }
 
-/** The failed messages, which an operator can retry or dismiss. */
-function undelivered(db: Kysely<Schema>, taskId: string) {
+/** The messages that an operator can retry or dismiss: failed ones, and waiting ones that are not being sent. */
+function undelivered(db: Kysely<Schema>, dialect: SqlDialect, taskId: string) {
   return db
     .updateTable("task_outbox")
     .where("task_id", "=", taskId)
-    .where("status", "in", ["failed", "parent_missing"]);
+    .where((is) =>
+      is.or([
+        is("status", "in", ["failed", "parent_missing"]),
+        is.and([isPending, is.or([is("lease_until", "is", null), isPast(dialect, "lease_until")])]),
+      ]),
+    );
 }
 
 /** Deletes superseded messages that are not being sent. */

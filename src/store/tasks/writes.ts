@@ -67,7 +67,7 @@ export function taskWrites(engine: SqlEngine): TaskWrites {
     },
     retryOutbox: (taskId, event) => decideAndFlush(taskId, retryOutboxEntries(db, dialect, taskId), event),
     dismissOutbox: (taskId, event) =>
-      decideAndFlush(taskId, dismissOutboxEntries(db, taskId, event.at), event),
+      decideAndFlush(taskId, dismissOutboxEntries(db, dialect, taskId, event.at), event),
   };
 }
 
