@@ -32,7 +32,7 @@ export interface LoginResult {
 }
 
 /** Terminal methods are offered only to clients that can run them. The second form is that of agents before the protocol had one. */
-const LOGIN_CAPABILITIES: ClientCapabilities = {
+export const LOGIN_CAPABILITIES: ClientCapabilities = {
   ...toClientCapabilities(NO_CLIENT_ACCESS),
   auth: { terminal: true },
   _meta: { "terminal-auth": true },

@@ -2,6 +2,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { expect, test } from "vitest";
+import { LOGIN_CAPABILITIES } from "../../src/acp/login-agent.js";
 import { NO_CLIENT_ACCESS, toClientCapabilities } from "../../src/config/agents.js";
 
 interface SchemaNode {
@@ -115,5 +116,7 @@ test("the client advertises what its table says", () => {
     );
   };
   const supported = tableRows("capability of the client").filter(({ status }) => status === "supported");
-  expect(advertised(toClientCapabilities(all), "").sort()).toEqual(supported.map(({ name }) => name).sort());
+  const { auth } = LOGIN_CAPABILITIES;
+  const capabilities = { ...toClientCapabilities(all), auth };
+  expect(advertised(capabilities, "").sort()).toEqual(supported.map(({ name }) => name).sort());
 });
