@@ -1,14 +1,11 @@
 import { NO_CLIENT_ACCESS, toClientCapabilities } from "../config/agents.js";
-import { BadInput, StdinClosed } from "../errors.js";
-import { packageVersion } from "../home/package.js";
-import { newRunId } from "../model/ids.js";
-import type { Supervisor } from "../supervisor/api.js";
-import { ACP_BACKEND, type AgentCommand, executedArgv } from "./agent-command.js";
-import { type AgentRun, startAgent } from "./agent/agent-run.js";
-import { initialize, isSupported } from "./agent/open-agent-session.js";
-import type { AcpLimits } from "./limits.js";
+import { BadInput } from "../errors.js";
+import type { AgentCommand } from "./agent-command.js";
+import { type BriefAgentDeps, withBriefAgent } from "./agent/brief-agent.js";
+import { isSupported } from "./agent/open-agent-session.js";
 import { boundedString } from "./turn/turn-summary.js";
 import { toAuthRequired } from "./wire/auth-required.js";
+import type { AcpConnection } from "./wire/connection.js";
 import { isObject } from "./wire/message.js";
 
 /** A session that the agent has stored. Text of the agent, not sanitized. */
@@ -35,39 +32,23 @@ const MAX_PAGES = 100;
 
 /** Starts the agent, asks it for the sessions that it has stored, and ends it. */
 export async function listAgentSessions(
-  { supervisor, limits }: { readonly supervisor: Supervisor; readonly limits: AcpLimits },
+  deps: BriefAgentDeps,
   { agent, command, cwd, directory, limit }: ListAgentSessionsRequest,
 ): Promise<readonly AgentSessionSummary[]> {
-  const { env, inherit } = command;
-  const { graceMs, ownExitMs } = limits;
-  const agentRun = await startAgent(supervisor, {
-    ...{ argv: executedArgv(command), env, inherit, cwd, graceMs, ownExitMs, runId: newRunId() },
-    allowEnv: Object.keys(env),
-    // The next gateway process ends it, because it belongs to no session.
-    backendId: ACP_BACKEND,
-    handlers: { onUpdates: () => Promise.resolve(), requests: {} },
-  });
-  let capabilities: unknown = null;
-  try {
-    const answer = await initialize(
-      agentRun.connection,
-      { name: "holdfast", version: packageVersion() },
-      { clientCapabilities: toClientCapabilities(NO_CLIENT_ACCESS), deadlineMs: limits.initializeMs },
-    );
-    capabilities = answer;
-    if (!isSupported(answer.agentCapabilities?.sessionCapabilities?.list))
+  const clientCapabilities = toClientCapabilities(NO_CLIENT_ACCESS);
+  const request = { command, cwd, clientCapabilities, endReason: "acp: its sessions are listed" };
+  return withBriefAgent(deps, request, async (connection, capabilities) => {
+    if (!isSupported(capabilities.agentCapabilities?.sessionCapabilities?.list))
       throw new BadInput("agent", "the agent cannot list its sessions (it does not offer session/list)");
-    return await readPages(agentRun, directory, limit, limits.newSessionMs);
-  } catch (error) {
-    if (error instanceof StdinClosed) throw (await agentRun.ended).closed;
-    throw toAuthRequired(error, { agent, capabilities });
-  } finally {
-    await agentRun.close("acp: its sessions are listed");
-  }
+    const pages = readPages(connection, directory, limit, deps.limits.newSessionMs);
+    return pages.catch((error: unknown) => {
+      throw toAuthRequired(error, { agent, capabilities });
+    });
+  });
 }
 
 async function readPages(
-  { connection }: AgentRun,
+  connection: AcpConnection,
   directory: string | null,
   limit: number,
   deadlineMs: number,

@@ -1,14 +1,9 @@
 import type { AuthMethod, ClientCapabilities } from "@agentclientprotocol/sdk";
 import { NO_CLIENT_ACCESS, toClientCapabilities } from "../config/agents.js";
 import { defaults } from "../defaults.js";
-import { BadInput, StdinClosed } from "../errors.js";
-import { packageVersion } from "../home/package.js";
-import { newRunId } from "../model/ids.js";
-import type { Supervisor } from "../supervisor/api.js";
-import { ACP_BACKEND, type AgentCommand, executedArgv } from "./agent-command.js";
-import { startAgent } from "./agent/agent-run.js";
-import { initialize } from "./agent/open-agent-session.js";
-import type { AcpLimits } from "./limits.js";
+import { BadInput } from "../errors.js";
+import type { AgentCommand } from "./agent-command.js";
+import { type BriefAgentDeps, withBriefAgent } from "./agent/brief-agent.js";
 import { authMethodsOf, methodText } from "./wire/auth-required.js";
 import { isObject } from "./wire/message.js";
 
@@ -40,37 +35,19 @@ export const LOGIN_CAPABILITIES: ClientCapabilities = {
 
 /** Starts the agent, logs in with one of its methods, and ends it. A terminal method is returned for the caller to run. */
 export async function loginAgent(
-  { supervisor, limits }: { readonly supervisor: Supervisor; readonly limits: AcpLimits },
+  deps: BriefAgentDeps,
   { command, cwd, method }: LoginRequest,
 ): Promise<LoginResult> {
-  const { env, inherit } = command;
-  const { graceMs, ownExitMs } = limits;
-  const agentRun = await startAgent(supervisor, {
-    ...{ argv: executedArgv(command), env, inherit, cwd, graceMs, ownExitMs, runId: newRunId() },
-    allowEnv: Object.keys(env),
-    // The next gateway process ends it, because it belongs to no session.
-    backendId: ACP_BACKEND,
-    handlers: { onUpdates: () => Promise.resolve(), requests: {} },
-  });
-  const { connection } = agentRun;
-  try {
-    const capabilities = await initialize(
-      connection,
-      { name: "holdfast", version: packageVersion() },
-      { clientCapabilities: LOGIN_CAPABILITIES, deadlineMs: limits.initializeMs },
-    );
+  const clientCapabilities = LOGIN_CAPABILITIES;
+  const request = { command, cwd, clientCapabilities, endReason: "acp: its login has ended" };
+  return withBriefAgent(deps, request, async (connection, capabilities) => {
     const chosen = chooseMethod(authMethodsOf(capabilities), method);
     const { id, name } = chosen;
     const terminal = terminalLogin(chosen, command);
     if (terminal === null)
       await connection.request("authenticate", { methodId: id }, { deadlineMs: defaults.acpLoginMs });
     return { method: { id, name }, terminal };
-  } catch (error) {
-    if (error instanceof StdinClosed) throw (await agentRun.ended).closed;
-    throw error;
-  } finally {
-    await agentRun.close("acp: its login has ended");
-  }
+  });
 }
 
 /** Throws if there is no such method, or several and none was named. */

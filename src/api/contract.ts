@@ -4,7 +4,7 @@ import type { Requester } from "../sessions/requester.js";
 import type { ParsedRequest, RouteRequest, RouteResponse } from "./route.js";
 import * as acp from "./routes/acp.js";
 import * as acpAgent from "./routes/acp-agent.js";
-import * as acpRules from "./routes/acp-rules.js";
+import * as acpPermissions from "./routes/acp-permissions.js";
 import * as agents from "./routes/agents.js";
 import * as exec from "./routes/exec.js";
 import * as gateway from "./routes/gateway.js";
@@ -78,12 +78,12 @@ export const contract = {
   acpAgentSessions: acpAgent.acpAgentSessionsRoute,
   acpHistory: acp.acpHistoryRoute,
   acpWatch: acp.acpWatchRoute,
-  acpPermissions: acp.acpPermissionsRoute,
-  acpAnswer: acp.acpAnswerRoute,
-  acpQuestion: acp.acpQuestionRoute,
-  acpRules: acpRules.acpRulesRoute,
-  acpAddRule: acpRules.acpAddRuleRoute,
-  acpRevokeRule: acpRules.acpRevokeRuleRoute,
+  acpPermissions: acpPermissions.acpPermissionsRoute,
+  acpAnswer: acpPermissions.acpAnswerRoute,
+  acpQuestion: acpPermissions.acpQuestionRoute,
+  acpRules: acpPermissions.acpRulesRoute,
+  acpAddRule: acpPermissions.acpAddRuleRoute,
+  acpRevokeRule: acpPermissions.acpRevokeRuleRoute,
 } as const;
 
 type Contract = typeof contract;

@@ -116,7 +116,7 @@ const CLOSE_REASON_TEXTS: Readonly<Record<AcpCloseReason, string>> = {
   "output-lost": "output of the agent was lost",
 };
 
-/** What an agent did not do in time, by the protocol's method. */
+/** The step that an agent did not finish in time, by the protocol's method. */
 const METHOD_TEXTS: ReadonlyMap<string, string> = new Map([
   ["initialize", "introduce itself"],
   ["authenticate", "finish the login"],

@@ -13,7 +13,7 @@ const MAX_METHODS = 16;
 /** Room for an instruction of two sentences. */
 const MAX_DESCRIPTION_CHARS = 300;
 
-/** What is known about the agent of a session. */
+/** The known facts about the agent of a session. */
 export interface AgentIdentity {
   /** An agent of the catalogue; null: a command of the caller. */
   readonly agent: string | null;

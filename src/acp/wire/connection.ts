@@ -283,8 +283,7 @@ export class AcpConnection implements AsyncDisposable {
 
   /** Waits until the answer is written: an agent that sends requests without reading answers must not fill the memory. */
   async #refuse(id: RpcId, code: number, message: string): Promise<void> {
-    const written = this.#send({ id, error: { code, message } }).catch(() => undefined);
-    await Promise.race([written, this.closed]);
+    await Promise.race([this.#send({ id, error: { code, message } }).catch(() => undefined), this.closed]);
   }
 
   async #onAnswer({ id, outcome }: Extract<RpcMessage, { type: "answer" }>, end: number): Promise<void> {

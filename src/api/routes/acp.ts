@@ -27,9 +27,6 @@ import {
   pageLimit,
   permissionRuleSchema,
   processSchema,
-  questionDigest,
-  questionPage,
-  questionQuery,
   survivor,
 } from "./schemas.js";
 import { notifyFields } from "./tasks.js";
@@ -102,7 +99,7 @@ export const acpSpawnRoute = defineRoute({
       execRules: execRulesSchema.optional(),
       /** Client features that the agent may use, instead of those of the catalogue. For the operator only. */
       client: clientAccessSchema.optional(),
-      /** Of the agent's session; if one cannot be made, no session is opened. `mode` is the agent's, not the session's. */
+      /** Settings of the agent's session; if one cannot be made, no session is opened. `mode` is the agent's. */
       settings: agentSettingsSchema.optional(),
       /** MCP servers for the agent, beside those of the config. For the operator only. */
       mcpServers: z.array(mcpServerSchema).max(MAX_MCP_SERVERS).optional(),
@@ -253,50 +250,4 @@ export const acpWatchRoute = defineRoute({
     follow: flag.optional(),
   }),
   response: z.object({ updates: z.array(acpUpdateSchema), after: z.int() }),
-});
-
-export const acpPermissionsRoute = defineRoute({
-  ...endpoints.acpPermissions,
-  summary: "List permission requests of agents",
-  audience: "session",
-  query: z.strictObject({
-    session: key.optional(),
-    /** Include decided requests. */
-    all: flag.optional(),
-    limit: pageLimit(),
-  }),
-  response: z.object({ permissions: z.array(acpPermissionSchema) }),
-});
-
-export const acpQuestionRoute = defineRoute({
-  ...endpoints.acpQuestion,
-  summary: "Get a page of a pending permission request",
-  errors: ["ACP_NOT_HELD"],
-  audience: "operator",
-  params: z.object({ id: key }),
-  query: questionQuery,
-  response: z.object({ permission: acpPermissionSchema, ...questionPage }),
-});
-
-export const acpAnswerRoute = defineRoute({
-  ...endpoints.acpAnswer,
-  summary: "Allow or deny a permission request",
-  errors: ["ACP_NOT_HELD"],
-  audience: "operator",
-  params: z.object({ id: key }),
-  body: z.strictObject({
-    verdict: z.enum(["allow", "deny"]),
-    digest: questionDigest,
-    /** One of the request's options, of the verdict's kind. Default: the first option that answers once. */
-    optionId: key.optional(),
-    /** Answer later requests likewise: those of the same kind and title, or those that `kind` and `title` match. */
-    remember: z
-      .strictObject({
-        scope: z.enum(["session", "agent"]),
-        kind: permissionRuleSchema.shape.kind,
-        title: permissionRuleSchema.shape.title,
-      })
-      .optional(),
-  }),
-  response: z.object({ permission: acpPermissionSchema, decided: z.boolean() }),
 });

@@ -1,6 +1,6 @@
 import type { Command } from "commander";
 import { collectPairs, lazyAction, positiveIntegerUpTo, type SetExitCode } from "../options/parsers.js";
-import { addPermissions } from "./permission-command.js";
+import { addPermissions } from "./permissions/command.js";
 import { addPrompt, addSpawn, formatOption } from "./prompt-command.js";
 import { addWith } from "./with-command.js";
 

@@ -16,7 +16,7 @@ import {
 import { addExecRuleOptions } from "../options/exec-rule-options.js";
 import { parseDuration } from "../options/units.js";
 import { reportError } from "../print/stderr.js";
-import { parseRulePattern, PATTERN_HELP } from "./rule-pattern.js";
+import { parseRulePattern, PATTERN_HELP } from "./permissions/rule-pattern.js";
 import type { SpawnFlags, SpawnModes } from "./spawn.js";
 import { OUTPUT_FORMATS } from "./view/texts.js";
 

@@ -20,7 +20,7 @@ import { notice } from "../print/stderr.js";
 import { print, toJson } from "../print/stdout.js";
 import { TurnInterrupts } from "../run/interrupts.js";
 import { type AttachmentFlags, readAttachments, readPromptFile } from "./attachments.js";
-import { PermissionPrompter } from "./permission-prompter.js";
+import { PermissionPrompter } from "./permissions/prompter.js";
 import {
   type AcpView,
   omittedTextNotice,

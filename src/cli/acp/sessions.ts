@@ -14,9 +14,9 @@ import { printTable, terminalWidth } from "../print/table.js";
 import { type Palette, paletteFor } from "../print/terminal.js";
 import { dieBySignal } from "../run/interrupts.js";
 import { type DisplayField, fieldLines } from "../runs/show.js";
-import { PermissionPrompter } from "./permission-prompter.js";
+import { PermissionPrompter } from "./permissions/prompter.js";
 import { canAnswerPrompts } from "./prompt.js";
-import { ruleText } from "./rule-pattern.js";
+import { ruleText } from "./permissions/rule-pattern.js";
 import { agentFields, settingFields } from "./set.js";
 import { closeText, leaseText } from "./view/closed-tree.js";
 import {

@@ -31,7 +31,7 @@ import {
   showTurn,
   turnLimits,
 } from "./prompt.js";
-import { type RuleFlags, rulesFromFlags } from "./rule-pattern.js";
+import { type RuleFlags, rulesFromFlags } from "./permissions/rule-pattern.js";
 import { type SettingFlags, settingsOf } from "./set.js";
 import type { ShownTurn } from "./view/texts.js";
 

@@ -1,7 +1,7 @@
 import type { AgentState } from "../../model/acp/agent-state.js";
 import { openReadClient } from "../client/read-client.js";
 
-/** What an agent offers that can be completed. */
+/** Offers of an agent that can be completed. */
 export type AgentWordKind = "model" | "mode" | "option";
 
 /** Sessions that are looked at: the agents of one name offer the same. */

@@ -28,7 +28,7 @@ import { isAcpVerb } from "../peers/locators.js";
 import { proxyRequest } from "../peers/proxy.js";
 import { createAcpHandlers } from "../routes/acp.js";
 import { createAcpAgentHandlers } from "../routes/acp-agent.js";
-import { createAcpRuleHandlers } from "../routes/acp-rules.js";
+import { createAcpRuleHandlers } from "../routes/permission-rules.js";
 import { createAgentHandlers } from "../routes/agents.js";
 import { createChannelHandlers } from "../routes/channels.js";
 import type { HandlerDeps } from "../routes/deps.js";

@@ -91,7 +91,7 @@ export const acpSessionSchema = z.object({
   agentSessionId: z.string().nullable(),
   /** The agent's answer to `initialize`. */
   capabilities: z.unknown(),
-  /** What the agent last reported about its session; null: nothing yet. */
+  /** The agent's last report about its session; null: none yet. */
   agentState: agentStateSchema.nullable(),
   /** Settings that are made again whenever the agent is started; null: none. */
   settings: storedSettingsSchema.nullable(),

@@ -22,7 +22,7 @@ const configOptionSchema = z.object({
   values: z.array(z.object({ value: z.string(), ...described })),
 });
 
-/** What an agent last reported about its session. Text of the agent, not sanitized. */
+/** The last report of an agent about its session. Text of the agent, not sanitized. */
 export const agentStateSchema = z.object({
   /** Null: the agent reports its modes as a config option, or has none. */
   modes: choicesSchema.nullable(),
@@ -63,7 +63,7 @@ export const agentResumeSchema = z.strictObject({
   fork: z.boolean().default(false),
 });
 
-/** What is stored of a session's request, to be made whenever its agent is started. */
+/** The stored part of a session's request, which is applied whenever its agent is started. */
 export const storedSettingsSchema = agentSettingsSchema.extend({
   /** Directories of the agent's session beside its working directory. */
   directories: z.array(z.string()).optional(),

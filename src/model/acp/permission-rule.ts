@@ -16,7 +16,7 @@ export const permissionRuleSchema = z.strictObject({
 export const rememberedRuleSchema = z.object({
   id: z.string(),
   scope: z.enum(["session", "agent"]),
-  /** Of the scope `session`. */
+  /** Only in the scope `session`. */
   sessionId: z.string().nullable(),
   /** An agent of the catalogue; of the scope `agent`. */
   agent: z.string().nullable(),

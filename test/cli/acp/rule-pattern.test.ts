@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { parseRulePattern, rulesFromFlags, ruleText } from "../../../src/cli/acp/rule-pattern.js";
+import { parseRulePattern, rulesFromFlags, ruleText } from "../../../src/cli/acp/permissions/rule-pattern.js";
 
 test.each([
   ["*", {}, "everything"],

@@ -126,7 +126,7 @@ alter table acp_turns add column stalled_at integer;
 alter table acp_turns add column omitted_chars integer not null default 0;
 `;
 
-/** What the agent reports about its session, and the settings that are made whenever the agent is started. */
+/** The agent's report about its session, and the settings that are made whenever the agent is started. */
 export const ACP_SETTINGS_SQL = `
 alter table acp_sessions add column agent_state text;
 alter table acp_sessions add column settings text;

@@ -115,7 +115,7 @@ begin
 end;
 `;
 
-/** Who closed a session, and why. */
+/** The actor and the reason of a close. */
 export const SESSION_CLOSE_SQL = `
 alter table sessions add column closed_by text;
 alter table sessions add column close_reason text;

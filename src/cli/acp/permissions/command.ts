@@ -1,5 +1,5 @@
 import { type Command, Option } from "commander";
-import { asOptionParser, lazyAction, type SetExitCode } from "../options/parsers.js";
+import { asOptionParser, lazyAction, type SetExitCode } from "../../options/parsers.js";
 import type { AnswerFlags } from "./permissions.js";
 import { parseRulePattern, PATTERN_HELP } from "./rule-pattern.js";
 
@@ -93,7 +93,7 @@ function addRuleCommands(permissions: Command, setExitCode: SetExitCode): void {
     .option("-a, --all", "also list revoked rules")
     .option("--json", "print a JSON array")
     .addHelpText("after", rulesHelp)
-    .action(lazyAction(setExitCode, () => import("./permission-rules.js"), "printPermissionRules"));
+    .action(lazyAction(setExitCode, () => import("./rules.js"), "printPermissionRules"));
   permissions
     .command("add")
     .summary("add a rule to a session or an agent")
@@ -104,7 +104,7 @@ function addRuleCommands(permissions: Command, setExitCode: SetExitCode): void {
     .option("--agent <agent>", "for every session with this agent")
     .option("--json", "print the rule as JSON")
     .addHelpText("after", `\n${PATTERN_HELP}${rulesHelp}`)
-    .action(lazyAction(setExitCode, () => import("./permission-rules.js"), "addPermissionRule"));
+    .action(lazyAction(setExitCode, () => import("./rules.js"), "addPermissionRule"));
   permissions
     .command("revoke")
     .summary("revoke rules")
@@ -112,5 +112,5 @@ function addRuleCommands(permissions: Command, setExitCode: SetExitCode): void {
     .argument("<rule...>", "their ids, which `permissions rules` lists")
     .option("--json", "print each rule as JSON")
     .addHelpText("after", "\nExit status: 0 revoked, 1 no such rule, 3 it was revoked before.\n")
-    .action(lazyAction(setExitCode, () => import("./permission-rules.js"), "revokePermissionRules"));
+    .action(lazyAction(setExitCode, () => import("./rules.js"), "revokePermissionRules"));
 }

@@ -1,5 +1,5 @@
-import { BadInput } from "../../errors.js";
-import type { PermissionRule } from "../../model/acp/permission-rule.js";
+import { BadInput } from "../../../errors.js";
+import type { PermissionRule } from "../../../model/acp/permission-rule.js";
 
 /** The kinds of tools that the protocol defines. */
 const TOOL_KINDS = [

@@ -1,8 +1,8 @@
-import type { GatewayClient } from "../../api/client.js";
-import type { RequestOf } from "../../api/contract.js";
-import { deferred } from "../../async/deferred.js";
-import { questionLines } from "../../sessions/question-pages.js";
-import { ask, showPaged, verdictIn } from "../print/terminal-prompt.js";
+import type { GatewayClient } from "../../../api/client.js";
+import type { RequestOf } from "../../../api/contract.js";
+import { deferred } from "../../../async/deferred.js";
+import { questionLines } from "../../../sessions/question-pages.js";
+import { ask, showPaged, verdictIn } from "../../print/terminal-prompt.js";
 import { readPermissionQuestion, sessionName } from "./permissions.js";
 import {
   type AcpView,
@@ -13,7 +13,7 @@ import {
   toOneLine,
   type TurnChange,
   type WatchedUpdate,
-} from "./view/texts.js";
+} from "../view/texts.js";
 
 /**
  * Asks on the terminal, after the whole request (`shown`) was displayed. Null: the request stays open, or `over` came
@@ -51,7 +51,7 @@ async function askPermission(
   return answer === null ? null : answerIn(answer, choices);
 }
 
-/** What an operator can answer to a request, besides yes and no. */
+/** Answers of an operator to a request, besides yes and no. */
 interface OfferedAnswers {
   /** The agent's own options, if it offers others than one to allow and one to deny once. */
   readonly options: PermissionRequest["options"];

@@ -1,0 +1,50 @@
+import type { ClientCapabilities, InitializeResponse } from "@agentclientprotocol/sdk";
+import { StdinClosed } from "../../errors.js";
+import { packageVersion } from "../../home/package.js";
+import { newRunId } from "../../model/ids.js";
+import type { Supervisor } from "../../supervisor/api.js";
+import { ACP_BACKEND, type AgentCommand, executedArgv } from "../agent-command.js";
+import type { AcpLimits } from "../limits.js";
+import type { AcpConnection } from "../wire/connection.js";
+import { startAgent } from "./agent-run.js";
+import { initialize } from "./open-agent-session.js";
+
+export interface BriefAgentDeps {
+  readonly supervisor: Supervisor;
+  readonly limits: AcpLimits;
+}
+
+export interface BriefAgentRequest {
+  readonly command: AgentCommand;
+  readonly cwd: string;
+  readonly clientCapabilities: ClientCapabilities;
+  /** The recorded reason of its end. */
+  readonly endReason: string;
+}
+
+/** Starts and initializes an agent that belongs to no session, and ends it after the work. */
+export async function withBriefAgent<Result>(
+  { supervisor, limits }: BriefAgentDeps,
+  { command, cwd, clientCapabilities, endReason }: BriefAgentRequest,
+  work: (connection: AcpConnection, capabilities: InitializeResponse) => Promise<Result>,
+): Promise<Result> {
+  const { env, inherit } = command;
+  const { graceMs, ownExitMs, initializeMs: deadlineMs } = limits;
+  const agentRun = await startAgent(supervisor, {
+    ...{ argv: executedArgv(command), env, inherit, cwd, graceMs, ownExitMs, runId: newRunId() },
+    allowEnv: Object.keys(env),
+    // The next gateway process ends it, because it belongs to no session.
+    backendId: ACP_BACKEND,
+    handlers: { onUpdates: () => Promise.resolve(), requests: {} },
+  });
+  const { connection } = agentRun;
+  try {
+    const client = { name: "holdfast", version: packageVersion() };
+    return await work(connection, await initialize(connection, client, { clientCapabilities, deadlineMs }));
+  } catch (error) {
+    if (error instanceof StdinClosed) throw (await agentRun.ended).closed;
+    throw error;
+  } finally {
+    await agentRun.close(endReason);
+  }
+}
