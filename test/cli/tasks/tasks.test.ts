@@ -141,8 +141,8 @@ test("an invalid or ambiguous argument is refused in one sentence and changes no
     [2, /"task_" is too short: .* 4 characters after task_. Nothing was done$/, "cancel", "task_"],
     [2, /"run_z" is too short: .* after run_. Nothing was done$/, "cancel", "run_z"],
     [1, /there is no task ...; holdfast tasks list lists all$/, "show", one.slice(5, 8)],
-    [1, /has no message that could not be delivered$/, "retry", other],
-    [1, /has no message that could not be delivered$/, "dismiss", one],
+    [1, /has no message that waits or could not be delivered$/, "retry", other],
+    [1, /has no message that waits or could not be delivered$/, "dismiss", one],
   ];
   for (const [code, message, ...words] of refusals) {
     const answer = await fixture.tasks(...words);
