@@ -134,7 +134,7 @@ describe("a turn that ends", () => {
     [["--agent-command", "x", "--cwd", "/nowhere"], 2, "/nowhere"],
     [["--agent-command", SCRIPTED_AGENT, "a", "b"], 2, "--agent-command"],
     [["--agent-command", SCRIPTED_AGENT, "--approve-all", "--deny-all"], 2, "--approve-all"],
-    [["claude", "--name", "ses_0123456789ab"], 2, "ses_0123456789ab"],
+    [["--agent-command", SCRIPTED_AGENT, "--name", "ses_0123456789ab"], 2, "ses_0123456789ab"],
   ])("before it starts, with %j, is reported and leaves no session", async (args, code, why) => {
     const failed = await acp("spawn", ...args);
     expect(failed.stderr).toMatch(/^holdfast: [^\n\u001b]+\n$/);
