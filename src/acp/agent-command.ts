@@ -5,9 +5,6 @@ import { cleanEnvironment } from "../sessions/exec-environment.js";
 import type { Sessions } from "../sessions/sessions.js";
 import { redactArguments } from "../text/redact.js";
 
-/** The backend of ACP agents, in the records of their runs and sessions. */
-export const ACP_BACKEND = "acp";
-
 /** How an agent is started. It may hold secrets and is not stored. */
 export interface AgentCommand {
   readonly argv: readonly string[];

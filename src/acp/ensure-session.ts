@@ -14,8 +14,8 @@ import type { PermissionRule } from "../model/acp/permission-rule.js";
 import type { SessionRecord } from "../model/session.js";
 import type { SessionOptions } from "../sessions/sessions.js";
 import { displayCommand } from "../text/redact.js";
+import { ACP_BACKEND } from "../model/enums.js";
 import {
-  ACP_BACKEND,
   type AgentCommand,
   executedArgv,
   type RequestedAgentCommand,

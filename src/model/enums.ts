@@ -17,6 +17,8 @@ export const VISIBILITIES = ["self", "tree", "agent", "all"] as const;
 
 /** The backend of sessions whose agent is a command for one prompt at a time. */
 export const CLI_BACKEND = "cli";
+/** The backend of ACP agents, in the records of their runs and sessions. */
+export const ACP_BACKEND = "acp";
 
 export const INTERACTION_MODES = ["run", "interactive"] as const;
 

@@ -1,4 +1,4 @@
-import { ACP_BACKEND } from "../acp/agent-command.js";
+import { ACP_BACKEND } from "../model/enums.js";
 import type { AcpSession } from "../model/acp/acp.js";
 import { type LeaseState, leaseStateOf, type RunRecord } from "../model/run.js";
 import type { SessionRecord, SessionRow } from "../model/session.js";

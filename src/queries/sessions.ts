@@ -1,4 +1,4 @@
-import { ACP_BACKEND } from "../acp/agent-command.js";
+import { ACP_BACKEND } from "../model/enums.js";
 import type { ResponseOf } from "../api/contract.js";
 import { defaults } from "../defaults.js";
 import type { AcpTurn } from "../model/acp/acp.js";

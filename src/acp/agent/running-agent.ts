@@ -15,7 +15,8 @@ import {
 } from "../../sessions/approval-question.js";
 import type { AcpSessionPatch, AcpStore } from "../../store/acp/contract.js";
 import type { OutputChunk, Run, Supervisor } from "../../supervisor/api.js";
-import { ACP_BACKEND, type AgentCommand, executedArgv } from "../agent-command.js";
+import { ACP_BACKEND } from "../../model/enums.js";
+import { type AgentCommand, executedArgv } from "../agent-command.js";
 import { ClientRequests } from "../client/client-requests.js";
 import type { OperationDeps } from "../client/operations.js";
 import { Terminals } from "../client/terminals.js";

@@ -1,4 +1,4 @@
-import { ACP_BACKEND } from "../../acp/agent-command.js";
+import { ACP_BACKEND } from "../../model/enums.js";
 import { TERMINAL_BACKEND } from "../../acp/client/terminals.js";
 import type { DirectoryScope, RunAddress } from "../../anchor/host.js";
 import type { ResponseOf } from "../../api/contract.js";

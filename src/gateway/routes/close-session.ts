@@ -1,4 +1,4 @@
-import { ACP_BACKEND } from "../../acp/agent-command.js";
+import { ACP_BACKEND } from "../../model/enums.js";
 import { TERMINAL_BACKEND } from "../../acp/client/terminals.js";
 import type { RequestContext, ResponseOf } from "../../api/contract.js";
 import { OPEN_RUN_STATES, type RunRecord } from "../../model/run.js";

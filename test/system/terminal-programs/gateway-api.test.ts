@@ -33,8 +33,11 @@ test("a REPL over the API evaluates, recalls, completes, is resized, and seems t
   await keys("C-u");
   await waitFor("the line is empty", async () => (await rows()).findLast((row) => row !== "") === ">");
   await gateway.client.resize({ params, body: { rows: 10, cols: 40 } });
-  await keys("literal:process.stdout.columns", "Enter");
-  await shows(/^40$/m);
+  // Again until the program has handled the signal of its terminal.
+  await waitFor("the program knows its new size", async () => {
+    await keys("literal:process.stdout.columns", "Enter");
+    return /^40$/m.test((await rows()).join("\n"));
+  });
   expect(await rows()).toHaveLength(10);
   await keys("C-d");
   expect((await waitForRunEnd(gateway.client, params.runId)).exit).toMatchObject({ code: 0 });
