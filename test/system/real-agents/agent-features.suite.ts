@@ -1,14 +1,25 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { mkdtemp, rm } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { Readable, Writable } from "node:stream";
+import { ClientSideConnection, ndJsonStream } from "acp-sdk-1";
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
+import { agentsById } from "../../../src/agents/catalogue.js";
 import { createClient, type GatewayClient } from "../../../src/api/client.js";
 import { type Gateway, openGateway } from "../../../src/gateway/gateway.js";
 import { gatewaySocketPath } from "../../../src/home/state-directory.js";
 import type { AgentSettings, AgentState } from "../../../src/model/acp/agent-state.js";
 import { readOperatorToken } from "../../../src/sessions/requester.js";
-import { findByCommandLine, type LiveProcess } from "../../support/live-processes.js";
+import {
+  descendantsOf,
+  findByCommandLine,
+  isAlive,
+  type LiveProcess,
+  signalProcess,
+} from "../../support/live-processes.js";
 import { plantLookalike } from "../../support/supervisor/real-supervisor.js";
 import { waitFor } from "../../support/wait-for.js";
 import { removeStateDirectory } from "../../support/temporary-directory.js";
@@ -130,6 +141,75 @@ test.each(["gemini", "qwen", "claude", "copilot"])(
   },
   SLOWLY,
 );
+
+test.each(names)(
+  "%s: an image of a prompt reaches its model",
+  async (agent) => {
+    const { home: cwd, model, inherit: environment } = await prepareAgent(agent);
+    const { session } = await client.acpSpawn({ body: { agent, cwd, environment } });
+    const params = { id: session.sessionId };
+    const content = [{ type: "image", mimeType: "image/png", data: PIXEL }] as const;
+    const { turn } = await client.acpPrompt({
+      params,
+      body: { text: "what is this?", content: [...content] },
+    });
+    expect(turn).toMatchObject({ outcome: "completed" });
+    note(agent, "image", /image\/png|input_image|inlineData/.test(model.lastBody) ? "sent" : "left out");
+    await client.acpClose({ params });
+  },
+  SLOWLY,
+);
+
+test.each(names)(
+  "%s: a session that was made outside is continued",
+  async (agent) => {
+    const { home: cwd, model, inherit: environment } = await prepareAgent(agent);
+    const sessionId = await promptOutside(agent, cwd, environment, "the word is marmalade");
+    const { session } = await client.acpSpawn({ body: { agent, cwd, environment, resume: { sessionId } } });
+    const params = { id: session.sessionId };
+    const { turn } = await client.acpPrompt({ params, body: { text: "which word?" } });
+    expect(turn).toMatchObject({ outcome: "completed", contextLost: false });
+    expect(model.lastBody).toContain("the word is marmalade");
+    await client.acpClose({ params });
+    note(agent, "resumed", "yes");
+  },
+  SLOWLY,
+);
+
+const PIXEL =
+  "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+
+/** One prompt to an agent that Holdfast does not start. Returns the agent's id of the session. */
+async function promptOutside(
+  agent: string,
+  cwd: string,
+  env: Readonly<Record<string, string>>,
+  text: string,
+): Promise<string> {
+  const [command = "", ...args] = agentsById().get(agent)?.acp?.argv ?? [];
+  const child = spawn(command, args, { cwd, env, stdio: ["pipe", "pipe", "ignore"] });
+  const exited = once(child, "exit");
+  const stream = ndJsonStream(Writable.toWeb(child.stdin), Readable.toWeb(child.stdout));
+  // oxlint-disable-next-line no-deprecated -- the release that the example agents are from
+  const connection = new ClientSideConnection(
+    () => ({
+      sessionUpdate: () => Promise.resolve(),
+      requestPermission: () => Promise.resolve({ outcome: { outcome: "cancelled" } }),
+    }),
+    stream,
+  );
+  await connection.initialize({ protocolVersion: 1, clientCapabilities: {} });
+  const { sessionId } = await connection.newSession({ cwd, mcpServers: [] });
+  await connection.prompt({ sessionId, prompt: [{ type: "text", text }] });
+  // Some adapters leave their own processes behind.
+  const tree = descendantsOf(child.pid ?? 0);
+  child.stdin.end();
+  const late = setTimeout(() => child.kill("SIGKILL"), 5_000);
+  await exited;
+  clearTimeout(late);
+  for (const one of tree.filter(isAlive)) signalProcess(one, "SIGKILL");
+  return sessionId;
+}
 
 /** A mode, or else a model, that the agent offers and does not use. */
 function anotherSetting({ modes, models, options }: AgentState): AgentSettings {
