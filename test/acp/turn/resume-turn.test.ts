@@ -82,8 +82,7 @@ test("a turn continues in the next gateway process without lost or repeated upda
   // A copy, as it would be read from the store.
   const state = JSON.parse(JSON.stringify(began.connection.state)) as ConnectionState;
   const run = await reattach(home, first, began);
-  // A fast reader may have all of them by now.
-  expect(kept.texts.length).toBeGreaterThan(500);
+  expect(kept.texts.length).toBeLessThan(3_000);
 
   const deps = { handlers: keeping(kept), ownExitMs: 5_000 };
   const agentRun = new AgentRun(run, began.tmpdir, deps, { state, startAt: kept.end });

@@ -94,7 +94,8 @@ const serverPath = createRequire(import.meta.url).resolve(
   "@modelcontextprotocol/server-everything/dist/index.js",
 );
 
-test.each(names)(
+// Copilot and Pi did not start it within ten seconds of a prompt; the reason is not known.
+test.each(names.filter((name) => !["copilot", "pi"].includes(name)))(
   "%s: a real MCP server is started by the agent, and ends with the session",
   async (agent) => {
     plantLookalike(process.execPath, "-e", "setInterval(() => {}, 1000)", "--", serverPath, "stdio");
@@ -105,17 +106,16 @@ test.each(names)(
     await client.acpPrompt({ params, body: { text: "go" } });
     const started = (): LiveProcess[] =>
       findByCommandLine(serverPath).filter(({ argv }) => argv[1] === serverPath);
-    const why = `${agent} starts the server`;
-    const runs = await waitFor(why, () => started().length > 0, 10_000).catch(() => false);
+    await waitFor("the agent starts the server", () => started().length > 0);
     await client.acpClose({ params });
     expect(started()).toEqual([]);
-    note(agent, "MCP server", runs ? "ended" : "not started");
+    note(agent, "MCP server", "ended");
   },
   SLOWLY,
 );
 
-// The others do not ask in this configuration.
-test.each(["gemini", "qwen", "claude", "copilot"])(
+// Qwen and Claude ask only once for this command, the others not at all in this configuration.
+test.each(["gemini", "copilot"])(
   "%s: an answer that is remembered answers the next request",
   async (agent) => {
     const { home: cwd, model, inherit: environment } = await prepareAgent(agent);
@@ -135,14 +135,16 @@ test.each(["gemini", "qwen", "claude", "copilot"])(
     const { turn } = await client.acpPrompt({ params, body: { text: "again" } });
     expect(turn).toMatchObject({ outcome: "completed" });
     const all = (await client.acpPermissions({ query: { ...query, all: "1" } })).permissions;
-    expect(all.every(({ decision }) => decision !== null)).toBe(true);
+    expect(all).toHaveLength(2);
+    expect(all.map(({ decision }) => decision?.verdict)).toEqual(["allow", "allow"]);
     await client.acpClose({ params });
-    note(agent, "allow always", `${all.length} requests, one answer`);
+    note(agent, "allow always", "answered by the rule");
   },
   SLOWLY,
 );
 
-test.each(names)(
+// OpenCode left it out of the request to this model.
+test.each(names.filter((name) => name !== "opencode"))(
   "%s: an image of a prompt reaches its model",
   async (agent) => {
     const { home: cwd, model, inherit: environment } = await prepareAgent(agent);
@@ -154,7 +156,8 @@ test.each(names)(
       body: { text: "what is this?", content: [...content] },
     });
     expect(turn).toMatchObject({ outcome: "completed" });
-    note(agent, "image", /image\/png|input_image|inlineData/.test(model.lastBody) ? "sent" : "left out");
+    expect(model.lastBody).toMatch(/image\/png|input_image|inlineData/);
+    note(agent, "image", "sent");
     await client.acpClose({ params });
   },
   SLOWLY,
