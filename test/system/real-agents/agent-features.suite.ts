@@ -210,6 +210,8 @@ async function promptOutside(
   const late = setTimeout(() => child.kill("SIGKILL"), 5_000);
   await exited;
   clearTimeout(late);
+  // One that still saves the session ends by itself.
+  await waitFor(() => !tree.some(isAlive), 5_000).catch(() => undefined);
   for (const one of tree.filter(isAlive)) signalProcess(one, "SIGKILL");
   return sessionId;
 }
