@@ -1,7 +1,7 @@
 import { NO_CLIENT_ACCESS, toClientCapabilities } from "../config/agents.js";
 import { BadInput } from "../errors.js";
 import type { AgentCommand } from "./agent-command.js";
-import { type BriefAgentDeps, withBriefAgent } from "./agent/brief-agent.js";
+import { type BriefAgentDeps, withBriefAgent } from "./agent/temporary-agent.js";
 import { isSupported } from "./agent/open-agent-session.js";
 import { boundedString } from "./turn/turn-summary.js";
 import { toAuthRequired } from "./wire/auth-required.js";

@@ -3,7 +3,7 @@ import { NO_CLIENT_ACCESS, toClientCapabilities } from "../config/agents.js";
 import { defaults } from "../defaults.js";
 import { BadInput } from "../errors.js";
 import type { AgentCommand } from "./agent-command.js";
-import { type BriefAgentDeps, withBriefAgent } from "./agent/brief-agent.js";
+import { type BriefAgentDeps, withBriefAgent } from "./agent/temporary-agent.js";
 import { authMethodsOf, methodText } from "./wire/auth-required.js";
 import { isObject } from "./wire/message.js";
 

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { platform } from "node:process";
 import { holdInstance, type InstanceHold } from "../anchor/instance/instance-hold.js";
 import { openNativeHost } from "../anchor/native-host.js";
-import { retryWhileStoreAway, type StoreWait } from "../async/retry.js";
+import { retryWhileStoreAway, type StoreWait } from "../store/retry-while-away.js";
 import { BadInput, StateUnusable } from "../errors.js";
 import { readMachineIdentity } from "../home/machine-identity.js";
 import { stateIdOf } from "../home/state-identity.js";

@@ -2,7 +2,7 @@ import type { Command } from "commander";
 import { collectPairs, lazyAction, positiveIntegerUpTo, type SetExitCode } from "../options/parsers.js";
 import { addPermissions } from "./permissions/command.js";
 import { addPrompt, addSpawn, formatOption } from "./prompt-command.js";
-import { addWith } from "./with-command.js";
+import { addWith } from "./directory-session-command.js";
 
 const about = `
 A session keeps an agent and its context over several prompts. One turn runs at a

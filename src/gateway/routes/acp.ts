@@ -16,7 +16,7 @@ import {
   requireAcpSession,
 } from "../../queries/acp.js";
 import { agentRun } from "../../queries/agent-runs.js";
-import { NO_PAGE, pageOfQuestion } from "../../sessions/question-pages.js";
+import { NO_PAGE, pageOfQuestion } from "../../sessions/paginate-question.js";
 import { sessionIdOf } from "../../sessions/requester.js";
 import { type TaskInput, taskKeyOfTurn } from "../../tasks/tasks.js";
 import {
@@ -25,7 +25,7 @@ import {
   findParentSession,
   resolveTargets,
   waitingOptions,
-} from "../background/targets.js";
+} from "../background/notification-targets.js";
 
 export function createAcpHandlers(deps: HandlerDeps) {
   const { acp, store } = deps;

@@ -19,7 +19,7 @@ import {
   findParentSession,
   resolveTargets,
   waitingOptions,
-} from "../background/targets.js";
+} from "../background/notification-targets.js";
 import type { HandlerDeps } from "./deps.js";
 import { assertRunIdUnused } from "./exec-as-task.js";
 import { execCommand } from "./exec.js";

@@ -1,7 +1,7 @@
 import type { GatewayClient } from "../../../api/client.js";
 import type { RequestOf } from "../../../api/contract.js";
 import { deferred } from "../../../async/deferred.js";
-import { questionLines } from "../../../sessions/question-pages.js";
+import { questionLines } from "../../../sessions/paginate-question.js";
 import { ask, showPaged, verdictIn } from "../../print/terminal-prompt.js";
 import { readPermissionQuestion, sessionName } from "./permissions.js";
 import {

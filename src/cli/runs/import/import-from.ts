@@ -21,7 +21,7 @@ import {
   type Unreadable,
 } from "./foreign-records.js";
 import { recordEntries } from "./import.js";
-import { type ForeignVerdict, judgeForeign } from "./judge-foreign.js";
+import { type ForeignVerdict, judgeForeign } from "./verify-record.js";
 
 export interface ImportFromFlags {
   readonly dryRun?: true;

@@ -4,7 +4,7 @@ import { addNotifyOptions } from "../client/notify-options.js";
 import { addDetachOption, collectPairs, type SetExitCode } from "../options/parsers.js";
 import { reportError } from "../print/stderr.js";
 import { addDisplayOptions, addPermissionOptions, answerHelp, yesOption } from "./prompt-command.js";
-import type { WithFlags } from "./with.js";
+import type { WithFlags } from "./directory-session.js";
 
 const withHelp = `
 The short form is "holdfast acp <agent>", if no command of acp has the agent's name.
@@ -45,7 +45,7 @@ export function addWith(acp: Command, setExitCode: SetExitCode): void {
   addDisplayOptions(command)
     .addHelpText("after", withHelp)
     .action(async (agent: string, prompt: string | undefined, flags: WithFlags) => {
-      const { useAgent } = await import("./with.js");
+      const { useAgent } = await import("./directory-session.js");
       setExitCode(noticeInstallHint(await useAgent(agent, prompt, flags).catch(reportError)));
     });
 }

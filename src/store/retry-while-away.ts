@@ -1,7 +1,7 @@
 import { defaults } from "../defaults.js";
 import { StoreAway } from "../errors.js";
-import { systemClock } from "./clock.js";
-import { deferred } from "./deferred.js";
+import { systemClock } from "../async/clock.js";
+import { deferred } from "../async/deferred.js";
 
 /** How a caller waits for an unreachable store. */
 export interface StoreWait {

@@ -7,7 +7,7 @@ import {
   parseAcpxSession,
   parseOpenclawLease,
 } from "../../../../src/cli/runs/import/foreign-records.js";
-import { type ForeignEvidence, judgeForeign } from "../../../../src/cli/runs/import/judge-foreign.js";
+import { type ForeignEvidence, judgeForeign } from "../../../../src/cli/runs/import/verify-record.js";
 
 const BOOT = 1_700_000_000_000;
 const TICKS = 500_000;

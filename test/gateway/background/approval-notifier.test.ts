@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { createWaitingApprovals } from "../../../src/gateway/background/waiting-approvals.js";
+import { createWaitingApprovals } from "../../../src/gateway/background/approval-notifier.js";
 import type { NotificationTarget } from "../../../src/model/outbox.js";
 import type { TaskRecord } from "../../../src/model/task.js";
 import type { ApprovalView } from "../../../src/sessions/approvals.js";
