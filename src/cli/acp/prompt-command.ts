@@ -39,7 +39,7 @@ export function addDisplayOptions(command: Command): Command {
   return command
     .option(
       "--timeout <duration>",
-      "end the agent if it has not answered by then; its start counts",
+      "end the agent if it has not answered within this time, which includes its start",
       asOptionParser(parseTurnTimeout),
     )
     .addOption(
