@@ -148,10 +148,10 @@ export interface StoreWait {
  * Opens the store. While it is unreachable and `wait` is given, tries again. Other errors are not temporary and are
  * thrown.
  */
-export async function retryWhileStoreAway<Store>(
-  open: () => Promise<Store>,
+export async function retryWhileStoreAway<Opened>(
+  open: () => Promise<Opened>,
   wait: StoreWait | null,
-): Promise<Store> {
+): Promise<Opened> {
   for (
     let pauseMs: number = defaults.storeAwayRetryMs;
     ;
