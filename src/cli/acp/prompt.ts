@@ -19,7 +19,7 @@ import { type DetachFlags, isDetached, type JsonFlag } from "../options/parsers.
 import { notice } from "../print/stderr.js";
 import { print, toJson } from "../print/stdout.js";
 import { TurnInterrupts } from "../run/interrupts.js";
-import { type AttachmentFlags, readAttachments, readPromptFile } from "./attachments.js";
+import { type AttachmentFlags, readAttachments, readPromptFile } from "./prompt-content.js";
 import { PermissionPrompter } from "./permissions/prompter.js";
 import {
   type AcpView,

@@ -20,7 +20,7 @@ import { notice } from "../print/stderr.js";
 import { print, toJson } from "../print/stdout.js";
 import { noticeIfWaitingForApproval, toSpawnFailed } from "../run/exec.js";
 import { TurnInterrupts } from "../run/interrupts.js";
-import { type AttachmentFlags, readAttachments } from "./attachments.js";
+import { type AttachmentFlags, readAttachments } from "./prompt-content.js";
 import { parseMcpServer, readMcpConfig } from "./mcp-options.js";
 import {
   type DisplayFlags,

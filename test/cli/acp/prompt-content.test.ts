@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { beforeAll, expect, test } from "vitest";
-import { mentionedPaths, readAttachments } from "../../../src/cli/acp/attachments.js";
+import { mentionedPaths, readAttachments } from "../../../src/cli/acp/prompt-content.js";
 import { featureAgent } from "../../support/agents/acp-fixture.js";
 import { gatewayAndCliForFile } from "../../support/cli/batch-cli.js";
 
