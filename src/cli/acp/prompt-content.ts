@@ -7,7 +7,7 @@ import { defaults } from "../../defaults.js";
 import { BadInput } from "../../errors.js";
 import { errorMessage } from "../../home/errno.js";
 
-export interface AttachmentFlags {
+export interface ContentFlags {
   readonly promptFile?: string;
   readonly file?: readonly string[];
   readonly image?: readonly string[];
@@ -40,7 +40,7 @@ const MIME_TYPES: Readonly<Record<string, string>> = {
 };
 
 /** The files, images and links that are sent with a prompt. `words`: the prompt as an argument. */
-export function readAttachments(words: string, flags: AttachmentFlags): Content[] {
+export function readPromptContent(words: string, flags: ContentFlags): Content[] {
   const { file = [], image = [], audio = [], link = [] } = flags;
   return [
     ...image.map((path) => readMedia("image", path)),
