@@ -102,11 +102,14 @@ export async function ensureSession(
     updatedAt: at,
     closedAt: null,
   };
-  // False: a peer gateway inserted the session at the same time.
-  if (!(await store.insertAcpSession(session)))
+  const runner = await registry.createSession(row.id, async () => {
+    if (!(await store.insertAcpSession(session))) return null;
+    commands.remember(row.id, command);
+    return recordClientAccess(registry, session, request);
+  });
+  // A peer gateway inserted the session at the same time.
+  if (runner === null)
     return reuseSession(registry, row, await registry.requireSession(row.id), command, request);
-  commands.remember(row.id, command);
-  const runner = await registry.createRunner(await recordClientAccess(registry, session, request));
   try {
     await runner.ensureAgent(request.startTimeoutMs);
   } catch (error) {

@@ -1,5 +1,7 @@
-import { expect, test } from "vitest";
-import { AcpFixture, misbehavingAgent, shellAgent } from "../support/agents/acp-fixture.js";
+import { setTimeout } from "node:timers/promises";
+import { expect, onTestFinished, test } from "vitest";
+import { deferred } from "../../src/async/deferred.js";
+import { AcpFixture, misbehavingAgent, overrideStore, shellAgent } from "../support/agents/acp-fixture.js";
 import { scaled } from "../support/scale.js";
 import { waitFor } from "../support/wait-for.js";
 
@@ -39,4 +41,46 @@ test("the timeout of a prompt counts while another request starts the agent", as
   expect(turn).toMatchObject({ outcome: "failed", problem: { code: "ACP_TIMEOUT" } });
   await fixture.close(sessionId);
   await expect(opened).rejects.toThrow();
+});
+
+test("a prompt that arrives while its session is being created does not take the agent for an ended one", async () => {
+  const [isStored, promptCame, mayGoOn] = [deferred<void>(), deferred<void>(), deferred<void>()];
+  let reads = 0;
+  const fixture = await AcpFixture.open(
+    {},
+    {
+      through: (store) =>
+        overrideStore(store, {
+          listAcpUpdates: async (filter) => {
+            reads += 1;
+            if (reads === 1) {
+              isStored.resolve();
+              // The prompt arrives before the session has a runner.
+              await Promise.race([promptCame.promise, setTimeout(scaled(300))]);
+            }
+            // Of the prompt: the agent starts meanwhile.
+            if (reads === 2) {
+              promptCame.resolve();
+              await mayGoOn.promise;
+            }
+            return store.listAcpUpdates(filter);
+          },
+        }),
+    },
+  );
+  onTestFinished(() => mayGoOn.resolve());
+  const opened = fixture.spawn(shellAgent());
+  await isStored.promise;
+  const [session] = await fixture.store.listAcpSessions({ open: true });
+  const { sessionId } = session ?? expect.fail("no session was stored");
+  const prompted = fixture.prompt(sessionId, "echo one");
+  await waitFor("the agent runs", async () => {
+    const { runId } = await fixture.session(sessionId);
+    return fixture.supervisor.run(runId ?? "")?.state === "running";
+  });
+  mayGoOn.resolve();
+  const turn = await fixture.waitForTurnEnd(await prompted);
+  expect(turn).toMatchObject({ outcome: "completed", text: "one\n" });
+  expect(await opened).toBe(sessionId);
+  expect(await fixture.supervisor.listRuns({ sessionId })).toHaveLength(1);
 });

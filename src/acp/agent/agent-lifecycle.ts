@@ -47,10 +47,7 @@ export class AgentLifecycle {
   }
 
   /** The start that another request began, which continues after the timeout. */
-  async #startedWithin(
-    starting: Promise<RunningAgent>,
-    timeoutMs: number | null,
-  ): Promise<RunningAgent> {
+  async #startedWithin(starting: Promise<RunningAgent>, timeoutMs: number | null): Promise<RunningAgent> {
     if (timeoutMs === null) return starting;
     const late = this.#deps.clock.sleep(timeoutMs, starting).then(() => null);
     const agent = await Promise.race([starting, late]);
