@@ -96,7 +96,7 @@ Examples:
 `;
 
 /** Options for a long prompt, and for files that are sent with a prompt. */
-function addAttachmentOptions(command: Command): void {
+export function addAttachmentOptions(command: Command): void {
   command
     .option("-f, --prompt-file <file>", "read the prompt from a file")
     .option("--file <file>", "send a file with the prompt (repeatable)", collectValues)

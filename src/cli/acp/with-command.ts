@@ -3,15 +3,22 @@ import { noticeInstallHint } from "../agents/command.js";
 import { addNotifyOptions } from "../client/notify-options.js";
 import { addDetachOption, collectPairs, type SetExitCode } from "../options/parsers.js";
 import { reportError } from "../print/stderr.js";
-import { addDisplayOptions, addPermissionOptions, answerHelp, yesOption } from "./prompt-command.js";
+import {
+  addAttachmentOptions,
+  addDisplayOptions,
+  addPermissionOptions,
+  answerHelp,
+  yesOption,
+} from "./prompt-command.js";
 import type { WithFlags } from "./with.js";
 
 const withHelp = `
 The short form is "holdfast acp <agent>", if no command of acp has the agent's name.
 Each directory has one session with each agent, and further ones with --session. It is
 opened by the first prompt, continued by later ones, and stays until "acp close".
-Without a prompt it is opened, and its id is printed. Options of the agent and its
-permissions apply when the session is opened.
+Without a prompt it is opened, and its id is printed. --model and --option also change
+an open session. Its permissions are those that it was opened with: the command is
+refused if it names others, and --new begins another session with them.
 
 An agent that is not installed and that is an npm package can be fetched with npx, in
 the version of the catalogue: you are asked on a terminal, and --yes agrees elsewhere.
@@ -42,6 +49,7 @@ export function addWith(acp: Command, setExitCode: SetExitCode): void {
   addPermissionOptions(command).addOption(yesOption());
   addDetachOption(command, "do not wait for the answer; prints the turn id");
   addNotifyOptions(command);
+  addAttachmentOptions(command);
   addDisplayOptions(command)
     .addHelpText("after", withHelp)
     .action(async (agent: string, prompt: string | undefined, flags: WithFlags) => {
