@@ -11,6 +11,7 @@ import { type TaskInput, taskKeyOfRun, type ApplyResult, type Tasks } from "../.
 import { type MaintenanceAction, planMaintenance, type WorkStatus } from "../../tasks/plan-maintenance.js";
 import { ObservationWindow, sweepTasks } from "../../tasks/sweep.js";
 import type { TaskFinish, TaskInputEvent } from "../../tasks/transition.js";
+import { withUnansweredResult } from "../../tasks/wake-limits.js";
 import type { TaskEventFollower } from "../monitoring/event-follower.js";
 import type { SessionDelivery } from "./session-delivery.js";
 import { acknowledgeReadMessages, type ReadReceiptStore } from "./notifications.js";
@@ -133,11 +134,16 @@ export class Background implements AsyncDisposable {
   /** All changes of tasks pass through here. */
   async apply(taskId: string, event: TaskInputEvent, version?: number): Promise<ApplyResult | null> {
     const { tasks, tail } = this.#deps;
-    if (event.type === "finish") this.#typing.stop(taskId);
-    const answered = event.type === "finish" && this.#waiting.get(taskId)?.aborted === false;
-    const result = await tasks.apply(taskId, answered ? { ...event, answered } : event, version);
+    const applied = event.type === "finish" ? await this.#completeEnd(taskId, event) : event;
+    const result = await tasks.apply(taskId, applied, version);
     if (result?.kind !== "same") tail.wake();
     return result;
+  }
+
+  async #completeEnd(taskId: string, event: TaskFinish): Promise<TaskFinish> {
+    this.#typing.stop(taskId);
+    const finish = await withUnansweredResult((id) => this.#deps.store.getTask(id), taskId, event);
+    return this.#waiting.get(taskId)?.aborted === false ? { ...finish, answered: true } : finish;
   }
 
   /** Sweeps all tasks and the messages in inboxes. Without `apply`, returns what would be done. */
