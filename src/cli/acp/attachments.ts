@@ -118,9 +118,9 @@ function readAtMost(path: string, limit: number): Buffer {
     const bytes = Buffer.alloc(limit);
     let length = 0;
     while (length < limit) {
-      const read = readSync(file, bytes, length, limit - length, null);
-      if (read === 0) break;
-      length += read;
+      const count = readSync(file, bytes, length, limit - length, null);
+      if (count === 0) break;
+      length += count;
     }
     return bytes.subarray(0, length);
   } finally {
