@@ -137,15 +137,19 @@ async function reuseSession(
   request: EnsureSessionRequest,
 ): Promise<EnsuredSession> {
   const { rules = existing.rules, mcpServers = [], settings, resume, requester, startTimeoutMs } = request;
+  const { directories } = storedSettings(request) ?? {};
+  const taken = (why: string): SessionTaken =>
+    new SessionTaken(row.key, `${why}; \`holdfast acp close ${row.key}\` closes it`);
   if (existing.command !== displayCommand(command.argv))
-    throw new SessionTaken(row.key, `its agent is another: ${existing.command}`);
+    throw taken(`an open session has it, with another agent: ${existing.command}`);
   if (JSON.stringify(existing.rules) !== JSON.stringify(rules))
-    throw new SessionTaken(row.key, "an open session has it, with other permissions");
+    throw taken("an open session has it, with other permissions");
   const other = mcpServers.find((each) => !existing.mcpServers.some((own) => isDeepStrictEqual(own, each)));
-  if (other !== undefined)
-    throw new SessionTaken(row.key, `an open session has it, without this MCP server: ${other.name}`);
+  if (other !== undefined) throw taken(`an open session has it, without this MCP server: ${other.name}`);
   if (resume !== undefined && !isDeepStrictEqual(resume, existing.settings?.resume))
-    throw new SessionTaken(row.key, "an open session has it, which began with another session of the agent");
+    throw taken("an open session has it, which began with another session of the agent");
+  if (directories !== undefined && !isDeepStrictEqual(directories, existing.settings?.directories))
+    throw taken("an open session has it, with other directories");
   const runner = await registry.requireRunner(row.id);
   registry.commands.remember(row.id, command);
   await runner.ensureAgent(startTimeoutMs);

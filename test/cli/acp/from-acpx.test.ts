@@ -129,6 +129,10 @@ test("names of commands come before names of agents, and other words are refused
     code: 2,
     stderr: expect.stringContaining("prompt") as string,
   });
+  expect(await cli.holdfast("acp", "no-such-agent", "x")).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining("holdfast agents lists the agents") as string,
+  });
 });
 
 test("options of a session are applied to the open one, or refused, and never ignored", async () => {
@@ -140,7 +144,9 @@ test("options of a session are applied to the open one, or refused, and never ig
   expect(await codex("--deny-all", "hello")).toMatchObject({
     code: 1,
     stdout: "",
-    stderr: expect.stringContaining("with other permissions") as string,
+    stderr: expect.stringMatching(
+      /with other permissions; `holdfast acp close codex@\S+` closes it/,
+    ) as string,
   });
   const changed = await codex("--model", "large", "hello");
   expect(JSON.parse(changed.stdout)).toMatchObject({ model: "large", turns: 2 });
