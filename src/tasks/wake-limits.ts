@@ -57,14 +57,14 @@ export async function wakeDepth(
  * the only one that the user gets about that task. Other ends are unchanged.
  */
 export async function withUnansweredResult(
-  getTask: (taskId: string) => Promise<TaskRecord | null>,
+  store: { getTask(taskId: string): Promise<TaskRecord | null> },
   taskId: string,
   finish: TaskFinish,
 ): Promise<TaskFinish> {
   const { status, summary } = finish;
   if (status === "succeeded" && summary !== null && summary.trim() !== "") return finish;
-  const turn = await getTask(taskId);
-  const cause =
-    turn?.kind === WAKE_KIND && turn.parentTaskId !== null ? await getTask(turn.parentTaskId) : null;
+  const turn = await store.getTask(taskId);
+  if (turn?.kind !== WAKE_KIND || turn.parentTaskId === null) return finish;
+  const cause = await store.getTask(turn.parentTaskId);
   return cause === null ? finish : { ...finish, summary: notificationText(cause, null) };
 }

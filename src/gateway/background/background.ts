@@ -134,16 +134,17 @@ export class Background implements AsyncDisposable {
   /** All changes of tasks pass through here. */
   async apply(taskId: string, event: TaskInputEvent, version?: number): Promise<ApplyResult | null> {
     const { tasks, tail } = this.#deps;
-    const applied = event.type === "finish" ? await this.#completeEnd(taskId, event) : event;
-    const result = await tasks.apply(taskId, applied, version);
+    const complete = event.type === "finish" ? await this.#completeEnd(taskId, event) : event;
+    const result = await tasks.apply(taskId, complete, version);
     if (result?.kind !== "same") tail.wake();
     return result;
   }
 
   async #completeEnd(taskId: string, event: TaskFinish): Promise<TaskFinish> {
     this.#typing.stop(taskId);
-    const finish = await withUnansweredResult((id) => this.#deps.store.getTask(id), taskId, event);
-    return this.#waiting.get(taskId)?.aborted === false ? { ...finish, answered: true } : finish;
+    // Before the store is read: the caller may have its answer, and have gone, by then.
+    const answered = this.#waiting.get(taskId)?.aborted === false ? { answered: true } : {};
+    return { ...(await withUnansweredResult(this.#deps.store, taskId, event)), ...answered };
   }
 
   /** Sweeps all tasks and the messages in inboxes. Without `apply`, returns what would be done. */
@@ -287,14 +288,6 @@ export class Background implements AsyncDisposable {
 /** The event for work that failed to start. */
 function startFailure(error: unknown): TaskFinish {
   const at = Date.now();
-  return {
-    type: "finish",
-    at,
-    status: "failed",
-    outcome: null,
-    summary: null,
-    error: errorMessage(error),
-    actor: "",
-    startedAt: at,
-  };
+  const failed = { type: "finish", status: "failed", outcome: null, summary: null } as const;
+  return { ...failed, at, startedAt: at, error: errorMessage(error), actor: "" };
 }
