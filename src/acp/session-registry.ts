@@ -144,6 +144,21 @@ export class SessionRegistry {
     return runner;
   }
 
+  /**
+   * Creates the runner of a session that `insert` stores. Requests for the session wait for it meanwhile, because they
+   * would take it for one whose agent has ended. Null: the session exists already.
+   */
+  async createSession(
+    sessionId: string,
+    insert: () => Promise<AcpSession | null>,
+  ): Promise<SessionRunner | null> {
+    const creating = insert()
+      .then((session) => (session === null ? null : this.createRunner(session)))
+      .finally(() => this.#resuming.delete(sessionId));
+    this.#resuming.set(sessionId, creating);
+    return creating;
+  }
+
   async createRunner(session: AcpSession): Promise<SessionRunner> {
     const { store, supervisor, sessions, onProblem } = this.deps;
     const { sessionId } = session;
