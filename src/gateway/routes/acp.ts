@@ -9,6 +9,7 @@ import { BadInput, NotFound } from "../../errors.js";
 import type { AcpPermissionRequest, AcpSession, AcpTurn } from "../../model/acp/acp.js";
 import { newTurnId } from "../../model/ids.js";
 import {
+  acpElicitationResponse,
   acpPermissionResponse,
   acpSessionResponse,
   acpTurnResponse,
@@ -99,7 +100,8 @@ export function createAcpHandlers(deps: HandlerDeps) {
     },
 
     acpAnswer: async ({ params, body }, { requester }) => {
-      const answer = await acp.answerPermission(params.id, body.verdict, requester.actor, body);
+      const verdict = body.verdict === "cancel" ? "cancelled" : body.verdict;
+      const answer = await acp.answerPermission(params.id, verdict, requester.actor, body);
       if (answer === null) throw new NotFound(`permission ${params.id}`);
       const { permission, decided } = answer;
       const question = await acp.questionOf(permission);
@@ -114,6 +116,7 @@ export function createAcpHandlers(deps: HandlerDeps) {
         question === null ? NO_PAGE : await pageOfQuestion(question, query.page, query.reveal === true);
       return {
         permission: acpPermissionResponse(permission, question, await keyOf(permission)),
+        form: acpElicitationResponse(acp.elicitationOf(permission)),
         ...page,
         parts: [...parts],
       };
