@@ -31,7 +31,12 @@ import { OneShotAgents } from "./background/one-shot-agents.js";
 import { SessionDelivery } from "./background/session-delivery.js";
 import { runMessageAsTask } from "./background/message-turns.js";
 import { type BackgroundServices, openBackground } from "./background/open-background.js";
-import { createWaitingApprovals } from "./background/waiting-approvals.js";
+import {
+  createWaitingNotices,
+  waitingApproval,
+  waitingPermission,
+  type WaitingQuestion,
+} from "./background/waiting-notices.js";
 import type { ForegroundClients } from "./foreground/foreground-clients.js";
 import { EventFollower } from "./monitoring/event-follower.js";
 import { Metrics } from "./monitoring/metrics.js";
@@ -101,10 +106,13 @@ export async function composeGateway(options: ComposeOptions): Promise<GatewaySe
   const stateId = await stateIdOf(home);
   const registration = await createRegistration(store, home, machine, { instanceId, stateId, startedAt });
   // Set when the channels are open; before, no session can ask.
-  let tellOfApproval: (approval: ApprovalView) => void = () => undefined;
+  let tellOfQuestion: (question: WaitingQuestion) => void = () => undefined;
   const approvals = await retryWhileStoreAway(async () => {
     await registration.register();
-    const onChange = (approval: ApprovalView): void => tellOfApproval(approval);
+    const onChange = (approval: ApprovalView): void => {
+      const question = waitingApproval(approval);
+      if (question !== null) tellOfQuestion(question);
+    };
     return openApprovals({ store, gatewayInstanceId: instanceId, onChange, onProblem: report });
   }, options.storeWait);
   const sessions = new Sessions({
@@ -123,7 +131,7 @@ export async function composeGateway(options: ComposeOptions): Promise<GatewaySe
   const deliver = createDeliver(channels, history, (target, notification) =>
     waker.deliver(target, notification),
   );
-  tellOfApproval = createWaitingApprovals({ store, sessions, deliver, onProblem: report });
+  tellOfQuestion = createWaitingNotices({ store, sessions, deliver, onProblem: report });
   const targetDeps = { store, channels: config.channels, notify: config.notify };
   const own = agentsFromConfig(config.agents);
   const agents = { all: agentsById(own), own: new Set(own.map(({ id }) => id)) };
@@ -142,6 +150,7 @@ export async function composeGateway(options: ComposeOptions): Promise<GatewaySe
     permissionRules: config.permissions,
     mcpServers: config.mcp,
     onProblem: report,
+    onPermissionWaiting: (permission) => tellOfQuestion(waitingPermission(permission)),
     startMessageTurn: (message, turnId, begin) =>
       runMessageAsTask(
         { background: backgroundServices.background, sessions, ...targetDeps },
