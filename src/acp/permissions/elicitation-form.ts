@@ -8,7 +8,6 @@ import type {
   ElicitationContent,
   FormField,
 } from "../../model/acp/elicitation.js";
-import { formFieldSchema } from "../../model/acp/elicitation.js";
 import type { LabelledText } from "../../sessions/approval-question.js";
 
 const text = z.string().nullish();
@@ -16,11 +15,13 @@ const number = z.number().nullish();
 const words = z.array(z.string()).nullish();
 const titled = z.array(z.object({ const: z.string(), title: text })).nullish();
 
+const content = z.union([z.string(), z.number(), z.boolean(), z.array(z.string())]);
+
 const propertySchema = z.object({
-  type: formFieldSchema.shape.type,
+  type: z.enum(["string", "number", "integer", "boolean", "array"]),
   title: text,
   description: text,
-  default: formFieldSchema.shape.default.optional().catch(null),
+  default: content.nullish().catch(null),
   enum: words,
   oneOf: titled,
   items: z.object({ enum: words, anyOf: titled }).nullish(),

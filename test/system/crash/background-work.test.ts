@@ -1,10 +1,13 @@
+import { execFile } from "node:child_process";
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { promisify } from "node:util";
 import { expect, test, vi } from "vitest";
 import type { GatewayClient } from "../../../src/api/client.js";
 import type { ResponseOf } from "../../../src/api/contract.js";
 import type { TaskRecord } from "../../../src/model/task.js";
 import { shellAgent } from "../../support/agents/acp-fixture.js";
+import { cliPath } from "../../support/cli/cli-fixture.js";
 import {
   killGateway,
   startGatewayProcess,
@@ -151,4 +154,24 @@ allow-networks = ["127.0.0.0/8"]
   const ids = received.map(({ headers }) => headers["webhook-id"]);
   const id = `task-terminal:${sent}`;
   expect(ids).toEqual([id, `task-terminal:${dismissed}`, id]);
+});
+
+test("acp close without a gateway ends the agent, and the next gateway closes the session with its reason", async () => {
+  const home = await temporaryHomeWithBystander();
+  const { client, pid } = await startGatewayProcess(home);
+  const { session } = await client.acpSpawn({ body: { argv: shellAgent(), cwd: home, key: "one" } });
+  const runId = session.runId ?? "";
+  killGateway(pid);
+  const close = ["acp", "close", "one", "--reason", "not needed"];
+  const env = { ...process.env, HOLDFAST_HOME: home };
+  const closed = await promisify(execFile)(process.execPath, [cliPath, ...close], { env });
+  expect(closed.stdout).toContain("none of its processes is left");
+  expect(closed.stderr).toContain("one is recorded as closing; the next gateway closes it");
+  expect(await findProcessesOfRun(runId)).toEqual([]);
+  const next = await startGatewayProcess(home);
+  const shown = await waitFor("the session is closed", async () => {
+    const { session: row } = await next.client.acpShow({ params: { id: session.sessionId } });
+    return row.state === "closed" && row.closeReason !== null && row;
+  });
+  expect(shown).toMatchObject({ closeReason: "not needed", closedBy: expect.stringMatching(/^cli/) });
 });
