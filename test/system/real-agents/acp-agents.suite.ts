@@ -18,7 +18,7 @@ import { waitForRunEnd } from "../../support/gateway/real-gateway.js";
 import type { FakeLanguageModel } from "../../support/language-model/fake-language-model.js";
 import { findProcessesOfRun } from "../../support/supervisor/real-supervisor.js";
 import { removeStateDirectory } from "../../support/temporary-directory.js";
-import { agentRecipes, prepareAgent } from "./agent-recipes.js";
+import { agentRecipes, nextMinute, prepareAgent } from "./agent-recipes.js";
 import { waitFor } from "../../support/wait-for.js";
 
 /** Time for the processes of a tool to exit by themselves. */
@@ -30,6 +30,7 @@ type Turn = ResponseOf<"acpPrompt">["turn"];
 
 /** A gateway of its own with one session of one real agent. */
 class Scene {
+  readonly agent: string;
   readonly home: string;
   readonly model: FakeLanguageModel;
   client: GatewayClient;
@@ -37,14 +38,20 @@ class Scene {
   params = { id: "" };
   #pid: number;
 
-  constructor(home: string, model: FakeLanguageModel, client: GatewayClient, pid: number) {
+  constructor(
+    agent: string,
+    home: string,
+    model: FakeLanguageModel,
+    { client, pid }: { client: GatewayClient; pid: number },
+  ) {
+    this.agent = agent;
     this.home = home;
     this.model = model;
     this.client = client;
     this.#pid = pid;
   }
 
-  static async open(agent: string): Promise<Scene> {
+  static async open(agent: string, settings = agentRecipes[agent]?.unconfined): Promise<Scene> {
     const state = await mkdtemp(join(tmpdir(), "hf-"));
     onTestFinished(() => removeStateDirectory(state));
     const { home, model, inherit: environment } = await prepareAgent(agent);
@@ -53,11 +60,10 @@ class Scene {
       expect(bystander.exitCode ?? bystander.signalCode, "the bystander").toBeNull();
       bystander.kill("SIGKILL");
     });
-    const { client, pid } = await gateway(state);
-    const scene = new Scene(state, model, client, pid);
+    const scene = new Scene(agent, state, model, await gateway(state));
     onTestFinished(() => scene.#leave());
-    const body = { agent, cwd: home, environment, key: "one", permissions: "approve-all" } as const;
-    const { session } = await client.acpSpawn({ body });
+    const body = { agent, cwd: home, environment, key: "one", permissions: "approve-all", settings } as const;
+    const { session } = await scene.client.acpSpawn({ body });
     scene.params = { id: session.sessionId };
     return scene;
   }
@@ -158,9 +164,11 @@ const actions: Readonly<Record<string, (scene: Scene) => Promise<string>>> = {
     expect(await scene.last()).toMatchObject({ outcome: "interrupted" });
     scene.model.script.command = null;
     scene.model.script.text = "Back again.";
+    if (scene.agent === "gemini") await nextMinute();
     const next = await scene.ask("again");
+    expect(next).toMatchObject({ outcome: "completed", contextLost: false });
     expect(next.text).toContain("Back again.");
-    return `-${next.contextLost ? " (context lost)" : ""}`;
+    return livingParts();
   },
   "SIGKILL gateway": async (scene) => {
     const root = await scene.root();
@@ -192,12 +200,13 @@ for (const name of Object.keys(agentRecipes)) {
     async () => {
       const scene = await Scene.open(name);
       const root = await scene.root();
-      scene.model.script.command = STUBBORN_TREE_THEN_EXIT;
+      scene.model.script.command = `${STUBBORN_TREE_THEN_EXIT}\necho tree-$((6 * 7))`;
       scene.model.script.text = "The tool has run.";
       const turn = await scene.ask("go");
       expect(turn).toMatchObject({ outcome: "completed", stopReason: "end_turn" });
       expect(turn.text).toContain("The tool has run.");
       expect(turn.toolCalls.map(({ status }) => status)).toEqual(["completed"]);
+      expect(scene.model.hasReceived("tree-42"), "the output of the tool").toBe(true);
       const left = livingParts();
       scene.model.script.command = null;
       scene.model.script.text = "Once more.";
