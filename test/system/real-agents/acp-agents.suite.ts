@@ -126,14 +126,33 @@ async function gateway(home: string): Promise<{ client: GatewayClient; pid: numb
   return { client: reached.client, pid: reached.status.pid };
 }
 
+/** What the tool of a turn leaves, by agent: at the turn's end, after a cancel, and after SIGTERM to the agent. */
+const LEFT: Readonly<Record<string, Readonly<Record<"end" | "cancel" | "SIGTERM", string>>>> = {
+  opencode: { end: "bnste", cancel: "ste", SIGTERM: "t" },
+  codex: { end: "se", cancel: "se", SIGTERM: "t" },
+  gemini: { end: "nse", cancel: "e", SIGTERM: "Fbnste" },
+  qwen: { end: "nse", cancel: "se", SIGTERM: "" },
+  claude: { end: "bnste", cancel: "e", SIGTERM: "" },
+  copilot: { end: "bnste", cancel: "ste", SIGTERM: "t" },
+  pi: { end: "bnste", cancel: "se", SIGTERM: "" },
+};
+
+/** The processes that are left when the agent has ended those that it ends. */
+async function leftBy(agent: string, action: "end" | "cancel" | "SIGTERM"): Promise<string> {
+  const expected = LEFT[agent]?.[action];
+  await waitFor(() => livingParts() === expected, SLOWLY / 4).catch(() => undefined);
+  await sleep(SETTLE_MS);
+  expect(livingParts()).toBe(expected);
+  return livingParts();
+}
+
 /** Actions in the middle of a turn, while the foreground command of the tool runs. Each resolves with the live processes after it. */
 const actions: Readonly<Record<string, (scene: Scene) => Promise<string>>> = {
   cancel: async (scene) => {
     const root = await scene.root();
     const { turn } = await scene.client.acpCancel({ params: scene.params });
     expect(turn?.outcome).toMatch(/^cancel/);
-    await sleep(SETTLE_MS);
-    const left = livingParts();
+    const left = await leftBy(scene.agent, "cancel");
     expect(turn?.audit?.reaped).toBe(false);
     expect(await scene.root()).toBe(root);
     return left;
@@ -154,8 +173,7 @@ const actions: Readonly<Record<string, (scene: Scene) => Promise<string>>> = {
   },
   "SIGTERM agent": async (scene) => {
     await scene.signalAgent("SIGTERM");
-    await sleep(SETTLE_MS);
-    return livingParts();
+    return leftBy(scene.agent, "SIGTERM");
   },
   "SIGKILL agent": async (scene) => {
     await scene.signalAgent("SIGKILL");
@@ -207,7 +225,7 @@ for (const name of Object.keys(agentRecipes)) {
       expect(turn.text).toContain("The tool has run.");
       expect(turn.toolCalls.map(({ status }) => status)).toEqual(["completed"]);
       expect(scene.model.hasReceived("tree-42"), "the output of the tool").toBe(true);
-      const left = livingParts();
+      const left = await leftBy(name, "end");
       scene.model.script.command = null;
       scene.model.script.text = "Once more.";
       expect((await scene.ask("again")).text).toContain("Once more.");
@@ -230,6 +248,19 @@ for (const name of Object.keys(agentRecipes)) {
     SLOWLY,
   );
 }
+
+test(
+  "codex: in the mode that it starts in, its sandbox ends what a command leaves",
+  async () => {
+    const scene = await Scene.open("codex", { mode: "agent" });
+    scene.model.script.command = `${STUBBORN_TREE_THEN_EXIT}\necho tree-$((6 * 7))`;
+    expect(await scene.ask("go")).toMatchObject({ outcome: "completed" });
+    expect(scene.model.hasReceived("tree-42"), "the output of the tool").toBe(true);
+    await waitFor("no process of the tree runs", () => livingParts() === "", SLOWLY / 4);
+    await scene.close();
+  },
+  SLOWLY,
+);
 
 function note(name: string, action: string, left: string): void {
   const after = livingParts();
