@@ -77,7 +77,11 @@ supports_websockets = false
   },
   qwen: {
     files: () => ({
-      ".qwen/settings.json": JSON.stringify({ security: { auth: { selectedType: "openai" } } }),
+      ".qwen/settings.json": JSON.stringify({
+        security: { auth: { selectedType: "openai" } },
+        // Otherwise it sends only text to a model whose name it does not know.
+        model: { generationConfig: { modalities: { image: true } } },
+      }),
     }),
     env: (_, modelUrl) => ({
       OPENAI_API_KEY: "fake",
