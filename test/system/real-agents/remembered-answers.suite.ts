@@ -15,10 +15,10 @@ const command = (file: string): string =>
 type Request = ResponseOf<"acpPermissions">["permissions"][number];
 
 /** A session of an agent whose model executes commands. */
-async function open(agent: string) {
+async function open(agent: string, asking = agentRecipes[agent]?.asking) {
   const { client } = fixture;
   const { home: cwd, model, inherit } = await prepareAgent(agent);
-  const { settings, env } = agentRecipes[agent]?.asking ?? {};
+  const { settings, env } = asking ?? {};
   const environment = { ...inherit, ...env };
   const { session } = await client.acpSpawn({ body: { agent, cwd, environment, settings } });
   const params = { id: session.sessionId };
@@ -44,8 +44,7 @@ async function open(agent: string) {
         const { digest } = await client.acpQuestion({ params: { id: request.id }, query: {} });
         await answer(request, digest ?? "");
       }
-      const { turn } = await prompt;
-      return turn.outcome;
+      return (await prompt).turn;
     },
   };
 }
@@ -63,11 +62,12 @@ test.each(Object.keys(agentRecipes).filter((name) => !["copilot", "pi"].includes
   "%s: a remembered answer answers the same request, but not one for another command",
   async (agent) => {
     const session = await open(agent);
-    expect(await session.execute(command("made"), allowAlways)).toBe("completed");
+    expect(await session.execute(command("made"), allowAlways)).toMatchObject({ outcome: "completed" });
     expect(session.made("made")).toBe(true);
-    expect(await session.execute(command("made"))).toBe("completed");
+    expect(await session.execute(command("made"))).toMatchObject({ outcome: "completed" });
     // Codex ends its turn after a denial.
-    expect(await session.execute(command("other"), deny)).toBe(agent === "codex" ? "cancelled" : "completed");
+    const denied = await session.execute(command("other"), deny);
+    expect(denied.outcome).toBe(agent === "codex" ? "cancelled" : "completed");
     expect(session.made("other")).toBe(false);
     expect(await session.decisions()).toEqual(["allow by operator", "allow by rule", "deny by operator"]);
     await session.close();
@@ -84,6 +84,20 @@ test(
     await session.execute(command("other"));
     expect([session.made("made"), session.made("other")]).toEqual([true, true]);
     expect(await session.decisions()).toEqual(["allow by operator", "allow by rule"]);
+    await session.close();
+  },
+  SLOWLY,
+);
+
+test(
+  "codex: in the mode that it starts in, it asks a model instead of its client",
+  async () => {
+    const session = await open("codex", { settings: { mode: "agent" } });
+    const { toolCalls } = await session.execute(command("made"));
+    expect(toolCalls.map(({ title }) => title)).toContain("Guardian Review");
+    // The fake model does not approve.
+    expect(session.made("made")).toBe(false);
+    expect(await session.decisions()).toEqual([]);
     await session.close();
   },
   SLOWLY,
