@@ -71,6 +71,8 @@ export const gatewayDefaults = {
   commandsKeptMs: 7 * 24 * 3_600_000,
   /** A gateway listens within half a second of its start; this is for a loaded machine with many runs. */
   gatewayReadyMs: 30_000,
+  /** Creating a scope takes the user's systemd manager 20 ms; one that takes longer hangs, and the gateway starts without. */
+  scopeMs: 5_000,
   /** A gateway answers a health check within milliseconds, and within a second if its store is slow; one that takes longer hangs. */
   gatewayAnswerMs: 5_000,
   /** Interval at which a gateway checks its socket: a deleted one is back before a person has tried twice. */
