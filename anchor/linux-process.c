@@ -436,9 +436,9 @@ static long list_children(pid_t parent) {
   return count;
 }
 
-long os_count_children(bool (*skip)(pid_t)) {
+long os_count_children(bool (*skip)(pid_t, const void *), const void *of) {
   long found = list_children(self), count = 0;
-  for (long i = 0; i < found; i++) count += !skip(children[i]);
+  for (long i = 0; i < found; i++) count += !skip(children[i], of);
   siginfo_t info;
   if (found == 0 && scanned && waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) == 0) return 1;
   return found < 0 ? -1 : count;
@@ -467,7 +467,7 @@ static long keep_listed(const struct member *parent, struct member *out, long fr
   return kept;
 }
 
-static long collect_children(const struct member *parent, struct member *out, long count, long max, bool (*skip)(pid_t), int signal) {
+static long collect_children(const struct member *parent, struct member *out, long count, long max, bool (*skip)(pid_t, const void *), const void *of, int signal) {
   /* The children file of a hidden process is hidden too. Those of its children that are not hidden show it as their
    * parent. */
   long found = parent->state == STATE_HIDDEN ? scan_children(parent->id.pid) : list_children(parent->id.pid), from = count;
@@ -475,7 +475,7 @@ static long collect_children(const struct member *parent, struct member *out, lo
   if (found < 0) return -1;
   for (long i = 0; i < found && count < max; i++) {
     struct member *member = &out[count];
-    if ((skip != NULL && skip(children[i])) || !os_read_process(children[i], member)) continue;
+    if ((skip != NULL && skip(children[i], of)) || !os_read_process(children[i], member)) continue;
     if (member->state == STATE_HIDDEN) {
       some_hidden = true;
       count++;
@@ -495,16 +495,16 @@ static long collect_children(const struct member *parent, struct member *out, lo
   return count;
 }
 
-long os_children(const struct member *parent, struct member *out, long max, bool (*skip)(pid_t), int signal) {
-  long count = collect_children(parent, out, 0, max, skip, signal);
+long os_children(const struct member *parent, struct member *out, long max, bool (*skip)(pid_t, const void *), const void *of, int signal) {
+  long count = collect_children(parent, out, 0, max, skip, of, signal);
   return count < 0 ? 0 : count;
 }
 
-long os_descendants(const struct member *root, struct member *out, long max, bool (*skip)(pid_t), int signal) {
-  long count = collect_children(root, out, 0, max, skip, signal);
+long os_descendants(const struct member *root, struct member *out, long max, bool (*skip)(pid_t, const void *), const void *of, int signal) {
+  long count = collect_children(root, out, 0, max, skip, of, signal);
   if (count < 0) return -1;
   for (long i = 0; i < count && count < max; i++) {
-    long more = collect_children(&out[i], out, count, max, skip, signal);
+    long more = collect_children(&out[i], out, count, max, skip, of, signal);
     if (more > 0) count = more;
   }
   return count;

@@ -63,7 +63,7 @@ static void json_members(struct json *json, long count) {
 
 static void json_descendants(struct json *json, const struct member *root) {
   json_raw(json, ",\"descendants\":");
-  json_members(json, os_descendants(root, members, tree_max(), NULL, 0));
+  json_members(json, os_descendants(root, members, tree_max(), NULL, NULL, 0));
 }
 
 static void json_evidence(struct json *json, const struct member *root) {

@@ -94,7 +94,8 @@ static struct identity me;
 static char *title; /* the memory of argv, which `ps` shows */
 static size_t title_size;
 
-static bool is_anchor(pid_t pid) {
+static bool is_anchor(pid_t pid, const void *unused) {
+  (void)unused;
   for (size_t i = 0; i < anchor_count; i++)
     if (anchors[i].pid == pid && (!anchors[i].lost || anchors[i].unreaped)) return true;
   return false;
@@ -113,15 +114,15 @@ static const char *run_of(const struct anchor *anchor, int at) {
 }
 
 /* True for anchors, and for processes that were stuck at `stuck_before`. */
-static bool is_expected(pid_t pid) {
+static bool is_expected(pid_t pid, const void *unused) {
   for (int i = 0; i < stuck_count; i++)
     if (stuck[i].pid == pid) return stuck[i].since + STUCK_MS <= stuck_before;
-  return is_anchor(pid);
+  return is_anchor(pid, unused);
 }
 
 static long count_unexpected(uint64_t when) {
   stuck_before = when;
-  return os_count_children(is_expected);
+  return os_count_children(is_expected, NULL);
 }
 
 /* ---- clients ---- */
@@ -313,11 +314,12 @@ static void reap_children(void) {
   }
 }
 
-static long collect_residue(int signal) {
+static long collect_residue(void *unused, int signal) {
+  (void)unused;
   struct member self;
   os_self(&self);
   reap_children(); /* the zombies of a fork bomb must not use up all pids */
-  long count = os_descendants(&self, members, tree_max(), is_anchor, signal);
+  long count = os_descendants(&self, members, tree_max(), is_anchor, NULL, signal);
   return count < 0 ? 0 : count;
 }
 
@@ -382,9 +384,9 @@ static bool any_lost(void) {
 static bool clean_up(uint64_t now) {
   struct boundary boundary;
   /* Counted on the raw list including zombies: a tree that keeps forking always has one entry until it is reaped. */
-  if (!any_lost() && os_count_children(is_anchor) == 0) return false;
+  if (!any_lost() && os_count_children(is_anchor, NULL) == 0) return false;
   os_raise_priority(true);
-  long left = collect_residue(0); /* counted before they are killed, for swept.json */
+  long left = collect_residue(NULL, 0); /* counted before they are killed, for swept.json */
   tree_release(left);
   for (size_t i = 0; i < anchor_count; i++)
     for (int at = -1; anchors[i].lost && have_cgroup && at < RUNS_MAX; at++) {
@@ -392,14 +394,14 @@ static bool clean_up(uint64_t now) {
       if (os_boundary_kill(&boundary)) anchors[i].kill_mode = "cgroup";
       close(boundary.cgroup);
     }
-  long killed = tree_kill(collect_residue);
+  long killed = tree_kill(collect_residue, NULL);
   add_stuck(killed, now); /* before the next reaping, which removes those that died */
   tree_release(killed);
   /* If several anchors died, it is not known which one a process belonged to; the count is only for swept.json. */
   for (size_t i = 0; i < anchor_count; i++)
     if (anchors[i].lost && left > anchors[i].killed) anchors[i].killed = left;
   reap_children();
-  left = os_count_children(is_anchor);
+  left = os_count_children(is_anchor, NULL);
   for (size_t i = 0; i < anchor_count;) {
     bool empty = left == 0 || (anchors[i].lost && stuck_count > 0 && count_unexpected(anchors[i].lost_at) == 0);
     if (!anchors[i].lost || !empty || !boundaries_empty(&anchors[i])) {
@@ -430,7 +432,8 @@ static bool only_stuck(uint64_t now) {
 static const struct anchor *watched; /* for `is_root_of_another` */
 static int watched_run;
 
-static bool is_root_of_another(pid_t pid) {
+static bool is_root_of_another(pid_t pid, const void *unused) {
+  (void)unused;
   struct identity now;
   for (int i = 0; i < RUNS_MAX; i++) {
     const struct heartbeat_run *other = &watched->heartbeat->runs[i];
@@ -506,10 +509,11 @@ static struct boundary watched_boundary;
 
 /* Fills `members` with the processes of one run: all below an anchor that serves only it, else its cgroup, else the
  * tree of its leader. */
-static long collect_run(int signal) {
+static long collect_run(void *unused, int signal) {
+  (void)unused;
   const struct heartbeat_run *run = &watched->heartbeat->runs[watched_run];
   if (runs_served(watched) == 1) {
-    long count = os_descendants(&watched_anchor, members, tree_max(), NULL, signal);
+    long count = os_descendants(&watched_anchor, members, tree_max(), NULL, NULL, signal);
     return count < 0 ? 0 : count;
   }
   if (watched_boundary.cgroup >= 0) {
@@ -524,7 +528,7 @@ static long collect_run(int signal) {
     return 0;
   }
   if (signal != 0 && members[0].state != 'T') os_signal(&members[0], signal);
-  long count = os_descendants(&members[0], members + 1, tree_max() - 1, is_root_of_another, signal);
+  long count = os_descendants(&members[0], members + 1, tree_max() - 1, is_root_of_another, NULL, signal);
   return count < 0 ? 1 : 1 + count;
 }
 
@@ -532,10 +536,10 @@ static long collect_run(int signal) {
  * anchor that serves other runs is not killed; if it runs again, it finds this run empty. */
 static void kill_run(struct anchor *anchor, int at) {
   bool whole = watched_boundary.cgroup >= 0 && os_boundary_kill(&watched_boundary);
-  long count = tree_kill(collect_run), left = 0;
+  long count = tree_kill(collect_run, NULL), left = 0;
   tree_release(count);
   if (count > anchor->killed) anchor->killed = count;
-  count = collect_run(0);
+  count = collect_run(NULL, 0);
   for (long i = 0; i < count; i++) left += !tree_dead(&members[i]);
   tree_release(count);
   if (left > 0) return; /* the next check tries again */
@@ -563,7 +567,7 @@ static void enforce(struct anchor *anchor, int at, const char *reason, uint64_t 
     uint64_t grace = run->grace < GRACE_MOST_MS ? run->grace : GRACE_MOST_MS;
     end->kill_at = now + grace;
     save_stop(run, reason);
-    long count = collect_run(0);
+    long count = collect_run(NULL, 0);
     for (long i = 0; grace > 0 && i < count; i++)
       if (!tree_dead(&members[i]) && os_signal(&members[i], SIGTERM) == 0) os_signal(&members[i], SIGCONT);
     tree_release(count);

@@ -49,7 +49,8 @@ static void keep_new(long found) {
   }
 }
 
-static bool is_spared(pid_t pid) {
+static bool is_spared(pid_t pid, const void *unused) {
+  (void)unused;
   struct identity now;
   for (long i = 0; i < spared_count; i++)
     if (spared[i].pid == pid) return !os_identity(pid, &now) || os_same(&now, &spared[i]); /* a process that may be the leader is spared */
@@ -59,17 +60,18 @@ static bool is_spared(pid_t pid) {
 /* Searches the children of every live member, not only of the root: when a parent dies, its children are no longer
  * below the root. Orphans become children of the anchor, so the anchor's children are read last and no orphan is
  * missed. */
-static long collect_tree(int signal) {
+static long collect_tree(void *unused, int signal) {
+  (void)unused;
   for (long i = 0; i < known; i++)
     if (!os_refresh(&members[i])) members[i].state = 'X';
     else if (signal != 0 && !tree_dead(&members[i]) && members[i].state != 'T') os_signal(&members[i], signal);
   for (long i = 0; i < known; i++)
-    if (!tree_dead(&members[i])) keep_new(os_children(&members[i], members + known, tree_room(known), is_spared, signal));
+    if (!tree_dead(&members[i])) keep_new(os_children(&members[i], members + known, tree_room(known), is_spared, NULL, signal));
   if (reap_anchor.id.pid != 0) {
     long before = known;
-    keep_new(os_children(&reap_anchor, members + known, tree_room(known), is_spared, signal));
+    keep_new(os_children(&reap_anchor, members + known, tree_room(known), is_spared, NULL, signal));
     for (long i = before; i < known; i++)
-      if (!tree_dead(&members[i])) keep_new(os_children(&members[i], members + known, tree_room(known), is_spared, signal));
+      if (!tree_dead(&members[i])) keep_new(os_children(&members[i], members + known, tree_room(known), is_spared, NULL, signal));
   }
   long more = os_boundary_members(&reap_boundary, members + known, tree_room(known));
   if (more > 0) keep_new(more);
@@ -131,7 +133,7 @@ static const char *verify_anchor(const struct identity *id, const char *path, st
  * below it or in the cgroup. */
 static bool empty_below_anchor(void) {
   (void)os_lookup_failed();
-  if (tree_room(known) <= 0 || os_descendants(&reap_anchor, members + known, tree_room(known), NULL, 0) != 0) return false;
+  if (tree_room(known) <= 0 || os_descendants(&reap_anchor, members + known, tree_room(known), NULL, NULL, 0) != 0) return false;
   return !os_lookup_failed() && os_refresh(&reap_anchor) && !tree_dead(&reap_anchor) && os_boundary_empty(&reap_boundary);
 }
 
@@ -223,20 +225,20 @@ static bool parse(int argc, char **argv, struct request *request) {
 }
 
 static void end_tree(uint64_t grace, bool in_cgroup, bool *whole) {
-  collect_tree(0);
+  collect_tree(NULL, 0);
   for (long i = 0; grace > 0 && i < known; i++)
     if (!tree_dead(&members[i]) && os_signal(&members[i], SIGTERM) == 0) os_signal(&members[i], SIGCONT);
   uint64_t until = os_now_ms() + grace;
   while (grace > 0 && living() > 0 && os_now_ms() < until) {
     wait_for_death(10);
-    collect_tree(0);
+    collect_tree(NULL, 0);
   }
   for (int round = 0; round < KILL_ROUNDS; round++) {
     bool some = living() > 0;
     if (in_cgroup && os_boundary_kill(&reap_boundary)) *whole |= some;
-    stop_then_kill(collect_tree);
+    stop_then_kill(collect_tree, NULL);
     wait_for_death(DEATH_MS / KILL_ROUNDS);
-    collect_tree(0);
+    collect_tree(NULL, 0);
     if (living() == 0 && os_boundary_empty(&reap_boundary)) break;
   }
 }

@@ -105,14 +105,14 @@ bool os_untouchable(pid_t pid);
 int os_signal(const struct member *member, int signal);
 
 /* Collects the live descendants of `root` (not itself), parents first, each verified through an open handle: its
- * parent was a verified member while it was its child. At most `max`; `skip` (may be NULL) leaves out a process and
+ * parent was a verified member while it was its child. At most `max`; `skip(pid, of)` (may be NULL) leaves out a process and
  * its descendants. `signal`, unless 0, is sent to each at the moment it is found, because a chain of forking
  * processes would escape otherwise. Returns the count; -1 if processes cannot be listed. */
-long os_descendants(const struct member *root, struct member *out, long max, bool (*skip)(pid_t), int signal);
+long os_descendants(const struct member *root, struct member *out, long max, bool (*skip)(pid_t pid, const void *of), const void *of, int signal);
 /* Collects children only. */
-long os_children(const struct member *parent, struct member *out, long max, bool (*skip)(pid_t), int signal);
+long os_children(const struct member *parent, struct member *out, long max, bool (*skip)(pid_t pid, const void *of), const void *of, int signal);
 /* Counts our children, including zombies, except those that `skip` accepts; -1 if they cannot be listed. */
-long os_count_children(bool (*skip)(pid_t));
+long os_count_children(bool (*skip)(pid_t pid, const void *of), const void *of);
 /* Reads the process again, including its parent; false if it is gone. It may have become hidden since. */
 bool os_refresh(struct member *member);
 /* This process as a root. */
