@@ -83,18 +83,18 @@ static void handle_policy(struct run *run, const struct frame *frame) {
   if (frame_number(frame, T_KIND, &n)) run->policy.service = n == 1;
   if (frame_number(frame, T_ON_ESCAPE, &n)) run->policy.sweep_escapes = n == 1;
   /* A run that is being stopped gets no more time. */
-  if (frame_time(frame, T_GRACE_MS, &n) && (n < run->policy.grace || (!run->stop.set && !run->terminating))) run->policy.grace = n;
+  if (frame_time(frame, T_GRACE_MS, &n) && (n < run->policy.grace || (!run->stop.set && run->phase < STOPPING))) run->policy.grace = n;
   /* The policy is in effect even if the file cannot be written: WELCOME reports the kind. */
   if (run->policy.service != was_service) (void)save_anchor_file(run);
 }
 
 static void handle_go(struct run *run, struct connection *connection) {
-  if (run->phase != GATED || !run->ready || run->child.gate < 0 || run->stop.set || run->leader_done) {
+  if (run->phase != GATED || run->stop.set) {
     refuse(run, connection, "bad-phase", "no child is waiting at the gate");
     return;
   }
-  run->gate_used = true;
-  run->overall_from = run->output_at = os_now_ms();
+  run->phase = OPENED;
+  run->go_at = run->overall_from = run->output_at = os_now_ms();
   os_gate_open(&run->child);
 }
 

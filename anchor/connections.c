@@ -101,11 +101,16 @@ static void out_stream(struct out *out, const struct stream *stream, uint8_t sta
   if (stream->withheld) out_number(out, withheld, 1);
 }
 
+static uint64_t wire_phase(const struct run *run) {
+  if (run->kill_at != 0) return PHASE_EXITING;
+  return run->go_at != 0 ? PHASE_RUNNING : PHASE_GATED; /* after GO the command may have run */
+}
+
 void send_welcome(struct run *run, struct connection *connection) {
   struct out out = connection_out(connection, F_WELCOME);
   out_number(&out, T_PROTOCOL, PROTOCOL);
   out_number(&out, T_EPOCH, run->epoch);
-  out_number(&out, T_PHASE, run->phase == GATED && run->gate_used ? RUNNING : run->phase); /* after GO the command may have run */
+  out_number(&out, T_PHASE, wire_phase(run));
   out_number(&out, T_ROOT_PID, (uint64_t)run->child.id.pid);
   out_number(&out, T_ROOT_START, run->child.id.start);
   out_number(&out, T_ROOT_UNIQUE, run->child.id.unique);
@@ -125,9 +130,9 @@ void send_welcome(struct run *run, struct connection *connection) {
   if (run->input.closed) out_number(&out, T_CLOSED, 1);
   if (run->stop.set) out_stop(run, &out, NULL);
   out_number(&out, T_KIND, run->policy.service ? 1 : 0);
-  if (run->executed) out_number(&out, T_ELAPSED_MS, os_now_ms() - run->started_at);
-  if (run->executed && run->leader_code >= 0) out_number(&out, T_CODE, (uint64_t)run->leader_code);
-  if (run->executed && run->leader_signal >= 0) out_number(&out, T_SIGNAL, (uint64_t)run->leader_signal);
+  if (run->started_at != 0) out_number(&out, T_ELAPSED_MS, os_now_ms() - run->started_at);
+  if (run->started_at != 0 && run->leader_code >= 0) out_number(&out, T_CODE, (uint64_t)run->leader_code);
+  if (run->started_at != 0 && run->leader_signal >= 0) out_number(&out, T_SIGNAL, (uint64_t)run->leader_signal);
   connection_send(run, connection, &out);
 }
 

@@ -1,68 +1,163 @@
-/* What a run does when, and how long the loop may wait. */
+/* What a run does when: one table, which says both what is due and how long the loop may wait. */
 #include "run.h"
 
 #define REAP_BACKOFF_MS 100
+#define AT_ONCE 0
 
-static bool deadline_passed(struct run *run, uint64_t from, uint64_t limit, uint64_t now) {
-  uint64_t slack = run->owner != NULL ? run->policy.backstop : 0; /* a live owner acts first */
-  return limit > 0 && now >= from + limit + slack;
+static uint64_t later(uint64_t one, uint64_t other) { return one > other ? one : other; }
+
+/* A live owner acts first. */
+static uint64_t slack(const struct run *run) { return run->owner != NULL ? run->policy.backstop : 0; }
+
+/* ---- when: FOREVER is not now ---- */
+
+static uint64_t refresh_due(const struct run *run) { return run->adopted ? run->refresh_at : FOREVER; }
+
+static uint64_t check_due(const struct run *run) { return run->check_at; }
+
+static uint64_t accept_due(const struct run *run) { return run->accept_at != 0 ? run->accept_at : FOREVER; }
+
+static uint64_t reap_due(const struct run *run) { return run->more_to_reap ? AT_ONCE : FOREVER; }
+
+static uint64_t no_go_due(const struct run *run) { return run->stop.set || run->owner == NULL ? AT_ONCE : FOREVER; }
+
+static uint64_t hang_due(const struct run *run) { return run->empty ? FOREVER : run->gate_closed_at + run->policy.settle; }
+
+static uint64_t overall_due(const struct run *run) {
+  return run->stop.set || run->policy.overall == 0 ? FOREVER : run->overall_from + run->policy.overall + slack(run);
 }
 
-void step_deadlines(struct run *run, uint64_t now) {
-  if (run->adopted && now >= run->refresh_at) refresh_members(run, now);
-  if (now >= run->check_at) check_socket_and_directory(run, now);
-  if (run->abandon.done || (run->abandon.asked && !run->empty)) {
-    abandon_survivors(run, now);
-    return;
-  }
-  if (run->stop.set || run->owner == NULL) close_gate(run);
-  if ((run->phase == RUNNING || run->gate_used) && !run->stop.set && !run->leader_done) {
-    if (deadline_passed(run, run->overall_from, run->policy.overall, now)) request_stop(run, "overall-timeout", "anchor", "", FOREVER);
-    else if (run->withheld_since == 0 && deadline_passed(run, run->output_at, run->policy.no_output, now))
-      request_stop(run, "no-output-timeout", "anchor", "", FOREVER);
-    else if (run->owner == NULL && !run->policy.service && now >= run->owner_lost_at + run->policy.owner_loss)
-      request_stop(run, "owner-lost", "anchor", "", FOREVER);
-  }
-  /* With the gate closed the child exits by itself. A child that hangs before the gate needs no grace period. */
-  bool hangs = run->gate_closed_at != 0 && now >= run->gate_closed_at + run->policy.settle;
-  if (hangs) run->policy.grace = 0;
-  bool due_to_stop = run->stop.set && run->gate_closed_at == 0;
-  bool due_to_rest = run->leader_done && now >= run->settle_at;
-  if (!run->empty && !run->terminating && (due_to_stop || due_to_rest || hangs)) begin_termination(run, now);
-  /* Zombies are reaped before the next count, but they cannot delay it for long. */
-  bool due = run->terminating && now >= run->kill_at && now >= run->sweep_at + (run->more_to_reap ? REAP_BACKOFF_MS : 0);
-  if (!run->empty && due) sweep(run, now);
-  if (!run->empty || !run->leader_done) return;
+/* Time during which the anchor does not read is not silence. */
+static uint64_t no_output_due(const struct run *run) {
+  if (run->stop.set || run->policy.no_output == 0 || run->withheld_since != 0) return FOREVER;
+  return run->output_at + run->policy.no_output + slack(run);
+}
+
+static uint64_t owner_loss_due(const struct run *run) {
+  if (run->stop.set || run->owner != NULL || run->policy.service) return FOREVER;
+  return run->owner_lost_at + run->policy.owner_loss;
+}
+
+/* With the gate closed the child exits by itself. */
+static uint64_t stop_due(const struct run *run) {
+  return run->stop.set && run->gate_closed_at == 0 && !run->empty ? AT_ONCE : FOREVER;
+}
+
+static uint64_t settle_due(const struct run *run) { return run->empty ? FOREVER : run->settle_at; }
+
+static uint64_t abandon_due(const struct run *run) { return run->abandon.asked && !run->empty ? AT_ONCE : FOREVER; }
+
+/* Zombies are reaped before the next count, but they cannot delay it for long. */
+static uint64_t sweep_due(const struct run *run) {
+  return run->empty ? FOREVER : later(run->kill_at, run->sweep_at + (run->more_to_reap ? REAP_BACKOFF_MS : 0));
+}
+
+static uint64_t empty_due(const struct run *run) { return run->empty && run->leader_done ? AT_ONCE : FOREVER; }
+
+static uint64_t refill_due(const struct run *run) { return run->empty ? FOREVER : AT_ONCE; }
+
+static uint64_t end_due(const struct run *run) { return later(run->save_at, streams_ended(run) ? AT_ONCE : run->drain_until); }
+
+static uint64_t save_due(const struct run *run) { return run->save_at; }
+
+/* ---- what ---- */
+
+static void accept_again(struct run *run, uint64_t now) {
+  (void)now;
+  run->accept_at = 0;
+}
+
+static void give_up_start(struct run *run, uint64_t now) {
+  (void)now;
+  close_gate(run);
+}
+
+/* A child that hangs before the gate needs no grace period. */
+static void end_hanging_child(struct run *run, uint64_t now) {
+  run->policy.grace = 0;
+  begin_termination(run, now);
+}
+
+static void time_out(struct run *run, uint64_t now) {
+  (void)now;
+  request_stop(run, "overall-timeout", "anchor", "", FOREVER);
+}
+
+static void time_out_silence(struct run *run, uint64_t now) {
+  (void)now;
+  request_stop(run, "no-output-timeout", "anchor", "", FOREVER);
+}
+
+static void lose_owner(struct run *run, uint64_t now) {
+  (void)now;
+  request_stop(run, "owner-lost", "anchor", "", FOREVER);
+}
+
+static void begin_drain(struct run *run, uint64_t now) {
+  run->phase = DRAINING;
   if (run->drain_until == 0) {
     run->drain_until = now + run->policy.drain;
     streams_drain(run, now);
   }
-  if ((streams_ended(run) || now >= run->drain_until) && now >= run->save_at) write_end(run, now);
-  else save_leader_file(run); /* the drain takes time: if the anchor dies meanwhile, the status is known */
+  if (!streams_ended(run)) save_leader_file(run);
 }
 
-static void min_deadline(uint64_t *deadline, uint64_t at) {
-  if (at < *deadline) *deadline = at;
+/* A process was moved into the boundary from outside. */
+static void end_again(struct run *run, uint64_t now) {
+  (void)now;
+  run->phase = run->kill_at != 0 ? STOPPING : SETTLING;
 }
 
-uint64_t next_deadline(struct run *run, uint64_t now) {
-  if (run->abandon.done && run->save_at > now) return run->save_at - now;
-  if (run->more_to_reap || (run->abandon.asked && !run->empty)) return 0;
-  uint64_t at = run->adopted && run->refresh_at < run->check_at ? run->refresh_at : run->check_at, slack = run->owner != NULL ? run->policy.backstop : 0;
-  if ((run->phase == RUNNING || run->gate_used) && !run->stop.set && !run->leader_done) {
-    if (run->policy.overall > 0) min_deadline(&at, run->overall_from + run->policy.overall + slack);
-    if (run->policy.no_output > 0 && run->withheld_since == 0) min_deadline(&at, run->output_at + run->policy.no_output + slack);
-    if (run->owner == NULL && !run->policy.service) min_deadline(&at, run->owner_lost_at + run->policy.owner_loss);
-  }
-  if (run->leader_done && !run->empty && !run->terminating) min_deadline(&at, run->settle_at);
-  if (run->gate_closed_at != 0 && !run->empty && !run->terminating) min_deadline(&at, run->gate_closed_at + run->policy.settle);
-  if (run->terminating && !run->empty) min_deadline(&at, run->sweep_at > run->kill_at ? run->sweep_at : run->kill_at);
-  if (run->empty && run->leader_done) min_deadline(&at, run->save_at > 0 ? run->save_at : run->drain_until);
-  if (run->accept_at > now) min_deadline(&at, run->accept_at);
-  for (int i = 0; i < 2; i++) {
-    bool heard = run->owner == NULL || !backlogged(run->owner);
-    if (run->streams[i].dirty && heard) min_deadline(&at, run->streams[i].sent_at + 2);
-    if (run->streams[i].held_used > 0) min_deadline(&at, run->streams[i].retry_at);
+#define IN(phase) (1u << (phase))
+#define ALL_PHASES (~0u)
+#define BEFORE_GO (IN(STARTING) | IN(GATED))
+#define AFTER_GO (IN(OPENED) | IN(RUNNING))
+#define ENDING (IN(SETTLING) | IN(STOPPING) | IN(SWEEPING))
+#define ENDED (IN(DRAINING) | IN(SAVING))
+
+/* In the order in which they are done within a step. Each action moves its time, or changes the phase. No action: the
+ * loop does it in every turn, and only has to wake. */
+static const struct deadline {
+  unsigned phases;
+  uint64_t (*due)(const struct run *run);
+  void (*act)(struct run *run, uint64_t now);
+} deadlines[] = {
+    {ALL_PHASES, reap_due, NULL},
+    {ALL_PHASES, streams_due, NULL},
+    {ALL_PHASES, accept_due, accept_again},
+    {ALL_PHASES, refresh_due, refresh_members},
+    {ALL_PHASES, check_due, check_socket_and_directory},
+    {BEFORE_GO, no_go_due, give_up_start},
+    {IN(CLOSED), hang_due, end_hanging_child},
+    {AFTER_GO, overall_due, time_out},
+    {AFTER_GO, no_output_due, time_out_silence},
+    {AFTER_GO, owner_loss_due, lose_owner},
+    {AFTER_GO | IN(SETTLING), stop_due, begin_termination},
+    {IN(SETTLING), settle_due, begin_termination},
+    {ENDING, abandon_due, abandon_survivors},
+    {IN(STOPPING) | IN(SWEEPING), sweep_due, sweep},
+    {ENDING, empty_due, begin_drain},
+    {ENDED, refill_due, end_again},
+    {ENDED, end_due, write_end},
+    {IN(ABANDONED), save_due, write_end},
+};
+
+#define DEADLINES (sizeof deadlines / sizeof *deadlines)
+
+static uint64_t due_at(const struct run *run, const struct deadline *deadline) {
+  return (deadline->phases & IN(run->phase)) != 0 ? deadline->due(run) : FOREVER;
+}
+
+void step(struct run *run, uint64_t now) {
+  for (const struct deadline *each = deadlines; each < deadlines + DEADLINES && run->active; each++)
+    if (each->act != NULL && due_at(run, each) <= now) each->act(run, now);
+}
+
+uint64_t next_deadline(const struct run *run, uint64_t now) {
+  uint64_t at = FOREVER;
+  for (const struct deadline *each = deadlines; each < deadlines + DEADLINES; each++) {
+    uint64_t due = due_at(run, each);
+    if (due < at) at = due;
   }
   return at <= now ? 0 : at - now;
 }

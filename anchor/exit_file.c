@@ -8,7 +8,7 @@
 #define FINAL_FLUSH_MS 1000
 
 static void json_leader(struct run *run, struct json *json) {
-  if (!run->leader_done || !run->executed || (run->leader_code < 0 && run->leader_signal < 0)) {
+  if (!run->leader_done || run->started_at == 0 || (run->leader_code < 0 && run->leader_signal < 0)) {
     json_raw(json, "null");
     return;
   }
@@ -18,7 +18,7 @@ static void json_leader(struct run *run, struct json *json) {
 }
 
 void save_leader_file(struct run *run) {
-  if (run->leader_saved || !run->executed) return;
+  if (run->leader_saved || run->started_at == 0) return;
   run->leader_saved = true;
   char text[64];
   struct json json = {.data = text, .size = sizeof text};
@@ -27,9 +27,9 @@ void save_leader_file(struct run *run) {
 }
 
 static const char *final_reason(struct run *run) {
-  if (run->abandon.done) return "lost";
+  if (run->phase == ABANDONED) return "lost";
   if (run->stop.set) return run->stop.reason;
-  if (!run->executed) return "spawn-error";
+  if (run->started_at == 0) return "spawn-error";
   if (run->escaped && !run->policy.sweep_escapes) return "ownership-escape";
   return run->leader_signal >= 0 ? "signal" : "exit";
 }
@@ -61,10 +61,10 @@ static void json_usage(struct run *run, struct json *json) {
 static void write_exit(struct run *run, struct json *json, uint64_t now) {
   json_key_number(json, "{\"protocol\":", PROTOCOL);
   json_key_string(json, ",\"runId\":", run->id);
-  json_raw(json, run->executed ? ",\"executed\":true" : ",\"executed\":false");
+  json_raw(json, run->started_at != 0 ? ",\"executed\":true" : ",\"executed\":false");
   json_key_string(json, ",\"reason\":", final_reason(run));
-  json_key_string(json, ",\"actor\":", run->abandon.done ? run->abandon.actor : run->stop.actor);
-  json_key_string(json, ",\"requestId\":", run->abandon.done ? run->abandon.request : run->stop.request);
+  json_key_string(json, ",\"actor\":", run->phase == ABANDONED ? run->abandon.actor : run->stop.actor);
+  json_key_string(json, ",\"requestId\":", run->phase == ABANDONED ? run->abandon.request : run->stop.request);
   json_raw(json, ",\"leader\":");
   json_leader(run, json);
   json_raw(json, ",\"spawnError\":");
@@ -90,7 +90,7 @@ static void write_exit(struct run *run, struct json *json, uint64_t now) {
   json_key_string(json, ",\"killMode\":", run->kill_mode);
   json_key_string(json, ",\"tier\":", tier(run));
   json_key_string(json, ",\"tierNote\":", run->boundary.note);
-  json_raw(json, run->abandon.done ? ",\"emptiness\":\"unproven\"" : ",\"emptiness\":\"proven\"");
+  json_raw(json, run->phase == ABANDONED ? ",\"emptiness\":\"unproven\"" : ",\"emptiness\":\"proven\"");
   json_stream(json, "stdout", &run->streams[0].spool);
   json_stream(json, "stderr", &run->streams[1].spool);
   json_key_number(json, ",\"processes\":", run->processes > run->reaped ? run->processes : run->reaped);
@@ -126,6 +126,9 @@ void write_end(struct run *run, uint64_t now) {
   }
   if (!saved && !path_gone(run->instance_directory) && !(run->end_sent && path_gone(run->directory))) {
     run->save_at = now + SAVE_RETRY_MS;
+    if (run->phase == ABANDONED) return;
+    run->phase = SAVING;
+    save_leader_file(run); /* a small file may still fit */
     return;
   }
   connections_finish(run, FINAL_FLUSH_MS);

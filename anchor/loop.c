@@ -30,18 +30,18 @@ enum { P_LISTENER, P_STATUS, P_OUT, P_ERR, P_IN, P_BOUNDARY, P_LEADER, P_CONNECT
 static void build_pollset(struct run *run, struct os_poll *p) {
   for (int i = 0; i < P_COUNT; i++) p[i] = (struct os_poll){.fd = -1};
   p[P_LEADER] = (struct os_poll){.fd = run->leader_handle, .wants = OS_READ};
-  if (os_now_ms() >= run->accept_at) p[P_LISTENER] = (struct os_poll){.fd = run->listener, .wants = OS_READ};
+  if (run->accept_at == 0) p[P_LISTENER] = (struct os_poll){.fd = run->listener, .wants = OS_READ};
   p[P_STATUS] = (struct os_poll){.fd = run->child.status, .wants = OS_READ};
   for (int i = 0; i < 2; i++)
     if (stream_wants_read(&run->streams[i])) p[P_OUT + i] = (struct os_poll){.fd = run->streams[i].fd, .wants = OS_READ};
   /* OS_GONE is reported even if nothing is wanted: the last reader of the pipe is gone. */
-  if (run->phase != GATED && (!run->pty || input_wants_write(run)))
+  if (run->started_at != 0 && (!run->pty || input_wants_write(run)))
     p[P_IN] = (struct os_poll){.fd = run->input.fd, .wants = input_wants_write(run) ? OS_WRITE : 0};
-  if (run->leader_done || run->terminating) p[P_BOUNDARY] = (struct os_poll){.fd = run->boundary_events, .wants = OS_PRIORITY};
+  if (run->phase >= SETTLING) p[P_BOUNDARY] = (struct os_poll){.fd = run->boundary_events, .wants = OS_PRIORITY};
   for (int i = 0; i < CONNECTIONS; i++) {
     struct connection *c = &run->connections[i];
     /* Until the child is at the gate, requests of the owner wait in its socket; its hang-up is still seen. */
-    short listen = run->ready || c != run->owner || run->gate_closed_at != 0 ? OS_READ : 0;
+    short listen = run->phase != STARTING || c != run->owner ? OS_READ : 0;
     p[P_CONNECTIONS + i] = (struct os_poll){.fd = c->fd, .wants = (short)(listen | (backlogged(c) ? OS_WRITE : 0))};
   }
 }
@@ -67,7 +67,7 @@ static void dispatch(struct run *run, const struct os_poll *p) {
 
 /* The launcher may read after any of these stores: the id is set last, so that an entry with an id is complete. */
 static void publish_run(struct run *run, struct heartbeat_run *out) {
-  bool due = run->active && (run->phase == RUNNING || run->gate_used) && !run->stop.set && !run->leader_done;
+  bool due = run->active && (run->phase == OPENED || run->phase == RUNNING) && !run->stop.set;
   const struct policy *policy = &run->policy;
   out->overall_at = due && policy->overall > 0 ? run->overall_from + policy->overall : 0;
   out->no_output_at = due && policy->no_output > 0 && run->withheld_since == 0 ? run->output_at + policy->no_output : 0;
@@ -98,7 +98,7 @@ void publish_heartbeat(void) {
   for (int i = 0; i < RUNS_MAX; i++) {
     struct heartbeat_run *out = &own_heartbeat->runs[i];
     struct run *run = &runs[i];
-    bool served = run->active && run->ready;
+    bool served = run->active && (run->child.id.start != 0 || run->child.id.unique != 0); /* the leader is known */
     if (out->id[0] != 0 && (!served || strcmp(out->id, run->id) != 0)) {
       out->id[0] = 0;
       atomic_signal_fence(memory_order_seq_cst);
@@ -138,7 +138,7 @@ static void loop_once(int events) {
     if (of[i] == NULL) continue;
     struct run *run = &runs[i];
     dispatch(run, of[i]);
-    died |= of[i][P_BOUNDARY].ready != 0 || run->leader_gone || run->terminating || run->more_to_reap;
+    died |= of[i][P_BOUNDARY].ready != 0 || run->leader_gone || run->phase == STOPPING || run->phase == SWEEPING || run->more_to_reap;
   }
   if (p[0].ready != 0) read_stop_requests(events);
   if (died) reap_children();
@@ -146,12 +146,12 @@ static void loop_once(int events) {
     if (!run->active) continue;
     now = os_now_ms();
     streams_settle(run, now);
-    step_deadlines(run, now);
+    step(run, now);
   }
 }
 
 void init_run(struct run *run) {
-  *run = (struct run){.active = true, .dir = -1, .listener = -1, .boundary = {.cgroup = -1}, .boundary_events = -1, .phase = GATED,
+  *run = (struct run){.active = true, .dir = -1, .listener = -1, .boundary = {.cgroup = -1}, .boundary_events = -1,
                         .leader_code = -1, .leader_signal = -1, .leader_handle = -1, .kill_mode = "none"};
   for (int i = 0; i < CONNECTIONS; i++) run->connections[i].fd = -1;
 }

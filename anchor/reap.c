@@ -9,12 +9,18 @@ static void out_leader(struct run *run, struct out *out, const void *unused) {
   else out_number(out, T_SIGNAL, (uint64_t)run->leader_signal);
 }
 
+static void on_leader_exit(struct run *run) {
+  run->leader_done = true;
+  run->settle_at = os_now_ms() + run->policy.settle;
+  if (run->phase < SETTLING) run->phase = SETTLING;
+}
+
 static void record_leader_exit(struct run *run, const struct os_ended *ended) {
   if (run->child.status >= 0) read_status(run); /* its reports come before its exit */
-  run->leader_done = true;
+  on_leader_exit(run);
   run->leader_code = ended->code;
   run->leader_signal = ended->code < 0 ? ended->signal : -1;
-  if (run->executed) send_to_all(run, F_LEADER, out_leader, NULL);
+  if (run->started_at != 0) send_to_all(run, F_LEADER, out_leader, NULL);
 }
 
 static void account(struct run *run, const struct os_ended *ended) {
@@ -49,7 +55,6 @@ static bool reap_some_zombies(void) {
     run->more_to_reap = i == REAP_ROUND - 1;
     if (run->active && ended.pid == run->child.id.pid && !run->leader_done) {
       record_leader_exit(run, &ended);
-      run->settle_at = os_now_ms() + run->policy.settle;
       if (os_only_child(ended.pid)) {
         /* No other process is left. The leader stays a zombie until the exit file is written, mostly in this loop. */
         run->leader_zombie = true;
@@ -77,9 +82,7 @@ static void on_leader_exit_elsewhere(struct run *run) {
   run->leader_gone = false;
   if (run->leader_handle >= 0) os_close(run->leader_handle);
   run->leader_handle = -1;
-  if (run->leader_done) return;
-  run->leader_done = true;
-  run->settle_at = os_now_ms() + run->policy.settle;
+  if (!run->leader_done) on_leader_exit(run);
 }
 
 void reap_children(void) {
@@ -87,6 +90,6 @@ void reap_children(void) {
   for (struct run *run = runs; run < runs + RUNS_MAX; run++) {
     if (!run->active) continue;
     if (run->leader_gone) on_leader_exit_elsewhere(run);
-    if (!is_only_run(run) && !run->empty && (run->leader_done || run->terminating)) run->empty = tree_is_empty(run);
+    if (!is_only_run(run) && !run->empty && run->phase >= SETTLING) run->empty = tree_is_empty(run);
   }
 }

@@ -1,10 +1,6 @@
-/* The state of one anchor. A run goes through
- *
- *     gated ──GO──▶ running ──STOP, deadline, owner loss, residue──▶ exiting ──tree empty, output drained──▶ ended
- *
- * and ends only when its whole tree is empty. An anchor is started for one run. When a process of the run is adopted
- * as a service, the anchor serves both runs, each with its own directory, key, owner and STOP, until the last one
- * has ended. */
+/* The state of one anchor. A run goes through the phases below, and ends only when its whole tree is empty, or is given
+ * up. An anchor is started for one run. When a process of the run is adopted as a service, the anchor serves both runs,
+ * each with its own directory, key, owner and STOP, until the last one has ended. */
 #ifndef RUN_H
 #define RUN_H
 
@@ -20,7 +16,20 @@
 #define FOREVER UINT64_MAX
 #define KNOWN_SIZE (16384 * sizeof(struct identity)) /* as many as a tree is collected */
 
-enum phase { GATED = 1, RUNNING, EXITING };
+/* In order; a phase can be left out. What ends one is in deadlines.c, or is a request or a report of the child. */
+enum phase {
+  STARTING,  /* the child goes to the gate */
+  GATED,     /* it waits there for GO, and the owner was notified */
+  CLOSED,    /* GO can no longer come: the child exits, and no instruction of the command runs */
+  OPENED,    /* GO came: the child executes the command, or fails to */
+  RUNNING,
+  SETTLING,  /* the leader has ended; other processes have a moment to end by themselves */
+  STOPPING,  /* all processes were asked to end, and have the grace period */
+  SWEEPING,  /* they are killed, again and again */
+  DRAINING,  /* none is left, and the rest of the output is read */
+  SAVING,    /* the exit file could not be written, and is tried again */
+  ABANDONED, /* processes that survived KILL are given up, and the exit file is written */
+};
 
 struct stop {
   bool set;
@@ -29,7 +38,7 @@ struct stop {
 
 /* The request to abandon processes that survived KILL. */
 struct abandon {
-  bool asked, done; /* done: the end is decided, whatever dies now */
+  bool asked; /* and not yet decided: see ABANDONED */
   char actor[256], request[128];
 };
 
@@ -101,8 +110,7 @@ struct run {
   struct stop stop;
   uint64_t stop_at;
   struct abandon abandon;
-  bool ready, executed, gate_used; /* ready: the child is at the gate, and the owner was notified */
-  uint64_t gate_closed_at;
+  uint64_t go_at, gate_closed_at; /* 0: not yet, or never */
   struct child_report failure;
 
   bool leader_done, leader_zombie, leader_saved;
@@ -117,9 +125,11 @@ struct run {
   const char *kill_mode;
   uint64_t cpu_ms, peak_kb;
 
-  uint64_t started_at, overall_from, output_at, withheld_since, owner_lost_at, settle_at, kill_at, sweep_at, report_at, drain_until,
-      check_at, save_at, accept_at; /* accept_at: no accept before this time, because the last one failed */
-  bool terminating, more_to_reap, swept_once, reported; /* reported: survivors were reported */
+  uint64_t started_at; /* when the command was executed; 0: it was not */
+  uint64_t overall_from, output_at, withheld_since, owner_lost_at, settle_at, kill_at, sweep_at, report_at, drain_until,
+      check_at, save_at;
+  uint64_t accept_at; /* no accept before this time, because the last one failed; 0: at once */
+  bool more_to_reap, reported; /* reported: survivors were reported */
   int sweeps;
 
   /* Adopted: its leader becomes a child of the anchor only when its parents have died. */
@@ -166,7 +176,10 @@ bool path_gone(const char *path);
 bool streams_open(struct run *run, const struct frame *start);
 bool stream_wants_read(const struct stream *stream);
 void stream_read(struct run *run, struct stream *stream);
+/* Once per turn: retries failed writes, reports changes to the owner, and adjusts the no-output clock. */
 void streams_settle(struct run *run, uint64_t now);
+/* When streams_settle next has something to do. */
+uint64_t streams_due(const struct run *run);
 bool streams_ended(const struct run *run);
 void streams_abandon(struct run *run);
 /* Checks the spool files for damage by other programs, and reports lost bytes. */
@@ -263,10 +276,12 @@ void save_leader_file(struct run *run);
 void write_end(struct run *run, uint64_t now);
 
 /* deadlines.c */
-void step_deadlines(struct run *run, uint64_t now);
-uint64_t next_deadline(struct run *run, uint64_t now);
+/* Does what is due. */
+void step(struct run *run, uint64_t now);
+/* How long the loop may wait before the next step. */
+uint64_t next_deadline(const struct run *run, uint64_t now);
 
-/* phase.c */
+/* finish.c */
 /* Ends this run, and this process if it was the last run. */
 void finish_run(struct run *run);
 /* Releases abandoned runs without live processes, or all of them if the anchor exits. */

@@ -143,9 +143,10 @@ static void out_nothing(struct run *run, struct out *out, const void *unused) {
 }
 
 void close_gate(struct run *run) {
-  if (run->phase != GATED || run->gate_used || run->child.gate < 0) return;
+  if (run->phase != STARTING && run->phase != GATED) return;
   os_gate_discard(&run->child); /* no GO will come */
   run->gate_closed_at = os_now_ms();
+  run->phase = CLOSED;
 }
 
 /* Handles the child's first report: it is at the gate, or failed before. */
@@ -153,7 +154,7 @@ static void on_child_at_gate(struct run *run, enum step step, int error) {
   if (step == STEP_NONE && !os_identity(run->child.id.pid, &run->child.id)) step = STEP_FORK, error = ESRCH;
   if (step == STEP_NONE && !save_anchor_file(run)) step = STEP_DIRECTORY, error = errno;
   if (step == STEP_NONE) {
-    run->ready = true;
+    run->phase = GATED;
     run->session = run->child.id.pid;
     if (run->owner != NULL) send_welcome(run, run->owner);
     return;
@@ -170,14 +171,14 @@ void read_status(struct run *run) {
   struct child_report report = {.step = STEP_FORK, .error = ECHILD};
   int news = os_child_report(&run->child, &report);
   if (news == 0) return;
-  if (!run->ready && run->gate_closed_at == 0) {
+  if (run->phase == STARTING) {
     on_child_at_gate(run, (enum step)report.step, report.error);
     return;
   }
   if (news > 0 && report.step == STEP_NONE) return; /* at the gate, but too late */
   os_close(run->child.status);
   run->child.status = -1;
-  if (!run->gate_used) return;
+  if (run->go_at == 0) return;
   if (news > 0) {
     run->failure = report;
     for (int i = 0; i < CONNECTIONS; i++)
@@ -185,8 +186,7 @@ void read_status(struct run *run) {
         send_failed(run, &run->connections[i], (enum step)report.step, report.error);
     return;
   }
-  run->executed = true;
-  run->phase = RUNNING;
+  if (run->phase == OPENED) run->phase = RUNNING; /* otherwise a stop was faster */
   run->started_at = run->overall_from = run->output_at = os_now_ms();
   send_to_all(run, F_STARTED, out_nothing, NULL);
   input_write(run);

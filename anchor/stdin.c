@@ -49,7 +49,7 @@ void input_close_at(struct run *run, uint64_t offset) {
 }
 
 bool input_wants_write(const struct run *run) {
-  return run->input.fd >= 0 && run->phase != GATED && (run->input.written < run->input.accepted || (run->pty && run->input.end_asked));
+  return run->input.fd >= 0 && run->started_at != 0 && (run->input.written < run->input.accepted || (run->pty && run->input.end_asked));
 }
 
 void input_reader_gone(struct run *run) {
@@ -64,7 +64,7 @@ void input_reader_gone(struct run *run) {
 void input_write(struct run *run) {
   struct input *input = &run->input;
   bool progress = false;
-  while (input->fd >= 0 && run->phase != GATED && input->written < input->accepted) {
+  while (input->fd >= 0 && run->started_at != 0 && input->written < input->accepted) {
     size_t at = input->written % STDIN_BUFFER, left = (size_t)(input->accepted - input->written);
     size_t length = left < STDIN_BUFFER - at ? left : STDIN_BUFFER - at;
     long n = os_write(input->fd, input->buffer + at, length);
@@ -79,7 +79,7 @@ void input_write(struct run *run) {
       return;
     }
   }
-  if (input->end_asked && input->written >= input->end_at && input->written == input->accepted && run->phase != GATED) {
+  if (input->end_asked && input->written >= input->end_at && input->written == input->accepted && run->started_at != 0) {
     input_finish(run);
     progress = true;
   }

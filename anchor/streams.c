@@ -115,7 +115,6 @@ static void send_output(struct run *run, struct stream *stream, uint64_t now) {
   stream->sent_at = now;
 }
 
-/* Once per loop: retries failed writes, reports changes to the owner, and adjusts the no-output clock. */
 void streams_settle(struct run *run, uint64_t now) {
   bool withheld = false;
   for (int i = 0; i < 2; i++) {
@@ -137,6 +136,17 @@ void streams_settle(struct run *run, uint64_t now) {
     run->output_at += now - run->withheld_since; /* the anchor did not read, so that time was not silence */
     run->withheld_since = 0;
   }
+}
+
+uint64_t streams_due(const struct run *run) {
+  const bool heard = run->owner == NULL || !backlogged(run->owner);
+  uint64_t due = FOREVER;
+  for (int i = 0; i < 2; i++) {
+    const struct stream *stream = &run->streams[i];
+    if (stream->dirty && heard && stream->sent_at + SEND_EVERY_MS < due) due = stream->sent_at + SEND_EVERY_MS;
+    if (stream->held_used > 0 && stream->retry_at < due) due = stream->retry_at;
+  }
+  return due;
 }
 
 bool streams_ended(const struct run *run) {

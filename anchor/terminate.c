@@ -22,7 +22,7 @@ void save_stop(struct run *run) {
 void request_stop(struct run *run, const char *reason, const char *actor, const char *request, uint64_t grace) {
   uint64_t now = os_now_ms();
   if (grace < run->policy.grace) run->policy.grace = grace;
-  if (run->terminating && now + run->policy.grace < run->kill_at) {
+  if (run->phase == STOPPING && now + run->policy.grace < run->kill_at) {
     run->kill_at = run->sweep_at = now + run->policy.grace;
     run->report_at = run->kill_at + run->policy.kill_report;
   }
@@ -37,8 +37,7 @@ void request_stop(struct run *run, const char *reason, const char *actor, const 
 }
 
 void begin_termination(struct run *run, uint64_t now) {
-  run->terminating = true;
-  run->phase = EXITING;
+  run->phase = STOPPING;
   os_raise_priority(true);
   run->kill_at = now + run->policy.grace;
   run->sweep_at = run->kill_at;
@@ -53,7 +52,9 @@ void begin_termination(struct run *run, uint64_t now) {
 static long collect_again(void *run, int signal) { return collect(run, signal); }
 
 void sweep(struct run *run, uint64_t now) {
-  if (!run->swept_once || (run->leader_done && run->residue_count == 0)) {
+  const bool first = run->phase == STOPPING;
+  run->phase = SWEEPING;
+  if (first || (run->leader_done && run->residue_count == 0)) {
     long left = collect(run, 0);
     if (run->leader_done) record_leader_residue(run, left);
     count_cleaned(run, left);
@@ -61,7 +62,7 @@ void sweep(struct run *run, uint64_t now) {
   }
   bool whole = os_boundary_kill(&run->boundary);
   if (whole) run->kill_mode = "cgroup";
-  if (!whole || run->swept_once) { /* one by one without a cgroup, and for processes that left it */
+  if (!whole || !first) { /* one by one without a cgroup, and for processes that left it */
     long count = tree_kill(collect_again, run);
     if (count > 0 && strcmp(run->kill_mode, "none") == 0) run->kill_mode = "pid";
     if (now >= run->report_at) report_survivors(run, count);
@@ -73,7 +74,6 @@ void sweep(struct run *run, uint64_t now) {
   uint64_t wait = (uint64_t)SWEEP_FIRST_MS << (run->sweeps < 7 ? run->sweeps : 7);
   run->sweep_at = now + (wait < SWEEP_MOST_MS ? wait : SWEEP_MOST_MS);
   run->sweeps++;
-  run->swept_once = true;
 }
 
 bool request_abandon(struct run *run, const char *actor, const char *request) {
@@ -85,22 +85,19 @@ bool request_abandon(struct run *run, const char *actor, const char *request) {
   return true;
 }
 
-/* The residue of this end lists only the survivors. If they died meanwhile, the run ends like any other. */
 void abandon_survivors(struct run *run, uint64_t now) {
-  if (now < run->save_at) return;
-  if (!run->abandon.done) {
-    if (!is_only_run(run)) run->empty = tree_is_empty(run);
-    long count = collect(run, 0);
-    run->abandon.asked = run->abandon.done = !run->empty;
-    if (run->abandon.done) run->residue_count = 0;
-    if (run->abandon.done) count = count_unlisted(run, count);
-    for (long i = 0; run->abandon.done && i < count; i++)
+  if (!is_only_run(run)) run->empty = tree_is_empty(run);
+  long count = collect(run, 0);
+  run->abandon.asked = !run->empty;
+  if (!run->empty) {
+    run->phase = ABANDONED;
+    run->residue_count = 0;
+    count = count_unlisted(run, count);
+    for (long i = 0; i < count; i++)
       if (!tree_dead(&members[i])) record_residue(run, &members[i], why_alive(run, &members[i]), true);
-    if (run->abandon.done && run->known == NULL) run->known = os_map(KNOWN_SIZE);
-    if (run->abandon.done && run->known != NULL) save_members(run, count);
-    tree_release(count);
-    if (!run->abandon.done) return;
+    if (run->known == NULL) run->known = os_map(KNOWN_SIZE);
+    if (run->known != NULL) save_members(run, count);
     streams_drain(run, now);
   }
-  write_end(run, now);
+  tree_release(count);
 }

@@ -26,7 +26,7 @@ void finish_run(struct run *run) {
   snprintf(path, sizeof path, "%s/sock", run->directory);
   os_path_remove(path);
   run->active = false;
-  run->abandoned = run->abandon.done;
+  run->abandoned = run->phase == ABANDONED;
   if (!run->abandoned) release_run(run);
   if (runs_active() == 0) {
     release_abandoned_runs(true);
