@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #define FREEZE_MS 2000
 #define MOVE_ROUNDS 64
@@ -128,7 +127,7 @@ static void describe(struct run *run, const struct run *parent, const struct req
   run->phase = RUNNING;
   run->child = (struct child){.id = root->id, .gate = -1, .status = -1, .in = -1, .out = -1, .err = -1, .slave = -1};
   run->session = root->sid;
-  run->leader_handle = root->handle;
+  run->leader_handle = -1;
   run->started_at = run->overall_from = run->output_at = run->owner_lost_at = now;
   run->check_at = now + CHECK_EVERY_MS;
 }
@@ -138,7 +137,7 @@ static bool adopt(struct run *run, const struct run *parent, const struct reques
   init_run(run);
   errno = EINVAL;
   if (!request->complete) return false;
-  if ((run->known = map_pages(KNOWN_SIZE)) == NULL) return false;
+  if ((run->known = os_map(KNOWN_SIZE)) == NULL) return false;
   memcpy(run->id, request->id, sizeof run->id);
   memcpy(run->key, request->key, sizeof run->key);
   memcpy(run->scope, request->scope, sizeof run->scope);
@@ -165,10 +164,10 @@ static bool adopt(struct run *run, const struct run *parent, const struct reques
 static void undo(struct run *run) {
   int error = errno;
   os_boundary_remove(&run->boundary);
-  if (run->known != NULL) unmap_pages(run->known, KNOWN_SIZE);
-  if (run->boundary_events >= 0) close(run->boundary_events);
-  if (run->dir >= 0) close(run->dir);
-  if (run->listener >= 0) close(run->listener);
+  if (run->known != NULL) os_unmap(run->known, KNOWN_SIZE);
+  if (run->boundary_events >= 0) os_close(run->boundary_events);
+  if (run->dir >= 0) os_close(run->dir);
+  if (run->listener >= 0) os_close(run->listener);
   run->active = false;
   errno = error;
 }
@@ -227,17 +226,18 @@ void handle_adopt(struct run *run, struct connection *connection, const struct f
     return;
   }
   if (connection->fd < 0 || ends(run, connection)) { /* collecting the members may have changed the state */
-    os_close(&root);
+    os_release(&root);
     return;
   }
   if (!adopt(slot, run, &request, &root)) {
     undo(slot);
     int error = errno;
-    os_close(&root);
+    os_release(&root);
     if (error == EMFILE) refuse_for_descriptors(run, connection);
     else refuse(run, connection, "adopt-failed", error == EOWNERDEAD ? zombie_leader_msg : strerror(error));
     return;
   }
+  slot->leader_handle = os_exit_descriptor(&root);
   publish_heartbeat(); /* before the answer, because a launcher that ends the old run must spare this one */
   struct out out = connection_out(connection, F_ADOPTED);
   out_text(&out, T_RUN_ID, request.id);

@@ -2,17 +2,13 @@
 #include "run.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 #define OUT_SIZE (64u * 1024)
 #define HELLO_TIMEOUT_MS 10000
 #define ACCEPT_RETRY_MS 100
+#define BACKLOG 8
 
 /* ---- sending ---- */
 
@@ -23,7 +19,7 @@ bool backlogged(const struct connection *connection) { return connection->out_us
  * dropped. */
 struct out connection_out(struct connection *connection, uint8_t type) {
   if (connection->fd < 0) return (struct out){.overflow = true};
-  if (connection->out == NULL) connection->out = map_pages(OUT_SIZE);
+  if (connection->out == NULL) connection->out = os_map(OUT_SIZE);
   if (connection->out == NULL) return (struct out){.overflow = true};
   struct out out = {.data = connection->out, .size = OUT_SIZE, .used = connection->out_used};
   out_begin(&out, type);
@@ -32,10 +28,8 @@ struct out connection_out(struct connection *connection, uint8_t type) {
 
 void connection_flush(struct connection *connection) {
   while (connection->fd >= 0 && connection->out_sent < connection->out_used) {
-    ssize_t n = send(connection->fd, connection->out + connection->out_sent, connection->out_used - connection->out_sent,
-                     MSG_DONTWAIT | MSG_NOSIGNAL);
+    long n = os_write(connection->fd, connection->out + connection->out_sent, connection->out_used - connection->out_sent);
     if (n > 0) connection->out_sent += (size_t)n;
-    else if (n < 0 && errno == EINTR) continue;
     else if (n < 0 && errno == EAGAIN) return;
     else break; /* the reader will see the end of the connection */
   }
@@ -90,7 +84,7 @@ void send_failed(struct run *run, struct connection *connection, enum step step,
 
 const char *tier(struct run *run) {
   static char text[64];
-  if (run->launcher != 0 && getppid() != run->launcher) { /* a weaker guarantee is always reported */
+  if (run->launcher != 0 && os_parent() != run->launcher) { /* a weaker guarantee is always reported */
     run->launcher = 0;
     snprintf(run->boundary.note, sizeof run->boundary.note, "the launcher died; no process supervises this anchor");
   }
@@ -151,7 +145,7 @@ static struct connection *connection_add(struct run *run, int fd) {
 }
 
 static void record_owner(struct run *run, int fd) {
-  pid_t pid = peer_of(fd);
+  os_pid pid = os_peer(fd);
   if (pid <= 0 || !os_identity(pid, &run->owner_process)) run->owner_process = (struct identity){0};
 }
 
@@ -163,9 +157,9 @@ void connections_add_owner(struct run *run, int fd) {
 
 void connection_drop(struct run *run, struct connection *connection) {
   if (connection->fd < 0) return;
-  close(connection->fd);
-  if (connection->in != NULL) unmap_pages(connection->in, connection->in_size);
-  if (connection->out != NULL) unmap_pages(connection->out, OUT_SIZE);
+  os_close(connection->fd);
+  if (connection->in != NULL) os_unmap(connection->in, connection->in_size);
+  if (connection->out != NULL) os_unmap(connection->out, OUT_SIZE);
   *connection = (struct connection){.fd = -1};
   if (connection == run->owner) {
     run->owner = NULL;
@@ -180,7 +174,7 @@ void connections_finish(struct run *run, uint64_t patience_ms) {
   for (int i = 0; i < CONNECTIONS; i++) {
     struct connection *connection = &run->connections[i];
     while (connection->fd >= 0 && connection->out_sent < connection->out_used && os_now_ms() < until) {
-      struct pollfd p = {.fd = connection->fd, .events = POLLOUT};
+      struct os_poll p = {.fd = connection->fd, .wants = OS_WRITE};
       os_poll(&p, 1, 50);
       connection_flush(connection);
     }
@@ -189,27 +183,15 @@ void connections_finish(struct run *run, uint64_t patience_ms) {
 
 /* Creates the socket; also called again after it was deleted. */
 bool listener_open(struct run *run) {
-  struct sockaddr_un address = {.sun_family = AF_UNIX};
-  if ((size_t)snprintf(address.sun_path, sizeof address.sun_path, "%s/sock", run->directory) >= sizeof address.sun_path) {
-    errno = ENAMETOOLONG;
-    return false;
-  }
-  int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  struct stat st;
-  mode_t old = umask(0177);
-  bool ok = fd >= 0 && (unlink(address.sun_path), bind(fd, (struct sockaddr *)&address, sizeof address) == 0) &&
-            listen(fd, 8) == 0 && stat(address.sun_path, &st) == 0;
-  int error = errno;
-  umask(old);
-  if (ok) {
-    if (run->listener >= 0) close(run->listener);
-    run->listener = fd;
-    run->socket_inode = st.st_ino;
-  } else if (fd >= 0) {
-    close(fd);
-  }
-  errno = error;
-  return ok;
+  char path[PATH_SIZE + 8];
+  uint64_t identity;
+  snprintf(path, sizeof path, "%s/sock", run->directory);
+  int fd = os_listen(path, BACKLOG, &identity);
+  if (fd < 0) return false;
+  if (run->listener >= 0) os_close(run->listener);
+  run->listener = fd;
+  run->socket_inode = identity;
+  return true;
 }
 
 /* True if `a` is dropped before `b`: connections without HELLO first, then the oldest observer; never the owner. A
@@ -246,15 +228,15 @@ static void make_room(void) {
 
 void connections_accept(struct run *run, uint64_t now) {
   make_room();
-  int fd = accept4(run->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  int fd = os_accept(run->listener);
   if (fd < 0) run->accept_at = now + ACCEPT_RETRY_MS; /* the connection stays in the backlog, so poll would return at once */
   if (fd >= 0 && !os_peer_trusted(fd)) { /* before it replaces a trusted connection */
-    close(fd);
+    os_close(fd);
     return;
   }
   if (fd < 0 || connection_add(run, fd) != NULL) return;
   connection_drop(run, least_needed(run));
-  if (connection_add(run, fd) == NULL) close(fd);
+  if (connection_add(run, fd) == NULL) os_close(fd);
 }
 
 void drop_silent_connections(struct run *run, uint64_t now) {
@@ -357,9 +339,7 @@ static void handle_go(struct run *run, struct connection *connection) {
   }
   run->gate_used = true;
   run->overall_from = run->output_at = os_now_ms();
-  (void)!write(run->child.gate, "g", 1);
-  close(run->child.gate);
-  run->child.gate = -1;
+  os_gate_open(&run->child);
 }
 
 static void handle_owner_frame(struct run *run, struct connection *connection, const struct frame *frame) {
@@ -417,10 +397,10 @@ static bool handle_frame(struct run *run, struct connection *connection, const s
 
 /* False: the connection has ended or violated the protocol. */
 bool connection_read(struct run *run, struct connection *connection) {
-  if (connection->in == NULL) connection->in = map_pages(connection->in_size);
+  if (connection->in == NULL) connection->in = os_map(connection->in_size);
   if (connection->in == NULL) return false;
-  ssize_t n = recv(connection->fd, connection->in + connection->in_used, connection->in_size - connection->in_used, MSG_DONTWAIT);
-  if (n < 0) return errno == EAGAIN || errno == EINTR;
+  long n = os_read(connection->fd, connection->in + connection->in_used, connection->in_size - connection->in_used);
+  if (n < 0) return errno == EAGAIN;
   if (n == 0) return false;
   connection->in_used += (size_t)n;
   size_t at = 0;

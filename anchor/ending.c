@@ -6,17 +6,9 @@
 #include "tree.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
 #define REAP_ROUND 4096 /* limited, so that reaping does not starve connections and output */
 #define SWEEP_FIRST_MS 10
@@ -29,22 +21,22 @@
 
 static uint8_t marks[(4 << 20) / 8]; /* one bit for every possible pid */
 
-static void mark(pid_t pid, bool on) {
+static void mark(os_pid pid, bool on) {
   uint8_t bit = (uint8_t)(1u << (pid & 7));
   marks[(pid >> 3) % sizeof marks] = (uint8_t)(on ? marks[(pid >> 3) % sizeof marks] | bit : marks[(pid >> 3) % sizeof marks] & ~bit);
 }
 
 static void reap_zombies(void);
 
-static bool marked(pid_t pid) { return (marks[(pid >> 3) % sizeof marks] >> (pid & 7) & 1) != 0; }
+static bool marked(os_pid pid) { return (marks[(pid >> 3) % sizeof marks] >> (pid & 7) & 1) != 0; }
 
 /* A hidden process that may be the known one counts as known: unknown is not gone. */
-static bool is_known(const struct run *run, pid_t pid) {
+static bool is_known(const struct run *run, os_pid pid) {
   struct member now;
   for (long i = 0; i < run->known_count; i++) {
     if (run->known[i].pid != pid) continue;
     if (!os_open(&run->known[i], &now)) return errno == EACCES;
-    os_close(&now);
+    os_release(&now);
     return true;
   }
   return false;
@@ -58,7 +50,7 @@ static bool is_only_run(struct run *run) {
 }
 
 /* True for a process of a run that was adopted out of this one, or of an abandoned run. */
-static bool belongs_to_other_run(pid_t pid, const void *of) {
+static bool belongs_to_other_run(os_pid pid, const void *of) {
   const struct run *run = of;
   for (struct run *other = runs; other < runs + RUNS_MAX; other++) {
     if (!(other->active ? other->adopted : other->abandoned) || other == run) continue;
@@ -68,7 +60,7 @@ static bool belongs_to_other_run(pid_t pid, const void *of) {
   return false;
 }
 
-static bool is_marked_or_of_other_run(pid_t pid, const void *run) { return marked(pid) || belongs_to_other_run(pid, run); }
+static bool is_marked_or_of_other_run(os_pid pid, const void *run) { return marked(pid) || belongs_to_other_run(pid, run); }
 
 /* Collects the members known from the last snapshot and their descendants, because the anchor has processes of other
  * runs below it. */
@@ -79,10 +71,10 @@ static long collect_known(struct run *run, long max, int signal) {
     if (!os_open(&run->known[i], &members[count])) {
       if (errno != EACCES) continue;
       /* A hidden process without a verified identity is counted. Without a handle it is never signalled. */
-      members[count] = (struct member){.id = run->known[i], .handle = -1, .uid = (uid_t)-1, .threads = 1, .state = STATE_HIDDEN};
+      members[count] = (struct member){.id = run->known[i], .handle = -1, .uid = OS_UID_UNKNOWN, .threads = 1, .state = STATE_HIDDEN};
     }
     if (tree_dead(&members[count]) || belongs_to_other_run(run->known[i].pid, run)) {
-      os_close(&members[count]);
+      os_release(&members[count]);
       continue;
     }
     if (signal != 0 && members[count].state != 'T') os_signal(&members[count], signal);
@@ -114,7 +106,7 @@ long collect(struct run *run, int signal) {
   long known = count, more = os_boundary_members(&run->boundary, members + count, max - count);
   for (long i = 0; i < known; i++) mark(members[i].id.pid, true);
   for (long i = known; i < known + more; i++) {
-    if (marked(members[i].id.pid)) os_close(&members[i]);
+    if (marked(members[i].id.pid)) os_release(&members[i]);
     else members[count++] = members[i];
   }
   for (long i = known; signal != 0 && i < count; i++) os_signal(&members[i], signal);
@@ -171,11 +163,11 @@ static void json_leader(struct run *run, struct json *json) {
   json_raw(json, "}");
 }
 
-static void record_leader_exit(struct run *run, const siginfo_t *info) {
+static void record_leader_exit(struct run *run, const struct os_ended *ended) {
   if (run->child.status >= 0) read_status(run); /* its reports come before its exit */
   run->leader_done = true;
-  if (info->si_code == CLD_EXITED) run->leader_code = info->si_status;
-  else run->leader_signal = info->si_status;
+  run->leader_code = ended->code;
+  run->leader_signal = ended->code < 0 ? ended->signal : -1;
   if (run->executed) send_to_all(run, F_LEADER, out_leader, NULL);
 }
 
@@ -188,22 +180,15 @@ static void save_leader_file(struct run *run) {
   json_save(run->dir, "leader.json", &json);
 }
 
-static void account(struct run *run, const struct rusage *usage) {
+static void account(struct run *run, const struct os_ended *ended) {
   run->reaped++;
-  run->cpu_ms += (uint64_t)(usage->ru_utime.tv_sec + usage->ru_stime.tv_sec) * 1000 +
-                (uint64_t)(usage->ru_utime.tv_usec + usage->ru_stime.tv_usec) / 1000;
-  if ((uint64_t)usage->ru_maxrss > run->peak_kb) run->peak_kb = (uint64_t)usage->ru_maxrss;
-}
-
-/* The raw system call, because libc's waitid does not return the resource usage. */
-static int wait_any(siginfo_t *info, struct rusage *usage, int options) {
-  memset(info, 0, sizeof *info);
-  return (int)syscall(SYS_waitid, P_ALL, 0, info, options, usage);
+  run->cpu_ms += ended->cpu_ms;
+  if (ended->peak_kb > run->peak_kb) run->peak_kb = ended->peak_kb;
 }
 
 /* Finds the run of a process: the run whose leader or known member it is, else the run that the anchor was started
  * for. */
-static struct run *run_of(pid_t pid) {
+static struct run *run_of(os_pid pid) {
   struct run *otherwise = NULL;
   for (struct run *each = runs; each < runs + RUNS_MAX; each++) {
     if (!each->active && !each->abandoned) continue;
@@ -217,28 +202,27 @@ static struct run *run_of(pid_t pid) {
 
 /* Returns true if no process is left below the anchor; otherwise there may be more zombies. */
 static bool reap_some_zombies(void) {
-  siginfo_t info;
-  struct rusage usage;
+  struct os_ended ended;
   for (struct run *each = runs; each < runs + RUNS_MAX; each++)
     if (each->active && each->leader_zombie) return true; /* it was the last process, and stays a zombie */
   for (int i = 0; i < REAP_ROUND; i++) {
-    if (wait_any(&info, &usage, WEXITED | WNOHANG | WNOWAIT | __WALL) != 0) return errno == ECHILD;
-    if (info.si_pid == 0) return false;
-    struct run *run = run_of(info.si_pid);
+    int found = os_next_ended(&ended);
+    if (found <= 0) return found < 0;
+    struct run *run = run_of(ended.pid);
     run->more_to_reap = i == REAP_ROUND - 1;
-    if (run->active && info.si_pid == run->child.id.pid && !run->leader_done) {
-      record_leader_exit(run, &info);
+    if (run->active && ended.pid == run->child.id.pid && !run->leader_done) {
+      record_leader_exit(run, &ended);
       run->settle_at = os_now_ms() + run->policy.settle;
-      if (os_only_child(info.si_pid)) {
+      if (os_only_child(ended.pid)) {
         /* No other process is left. The leader stays a zombie until the exit file is written, mostly in this loop. */
         run->leader_zombie = true;
-        account(run, &usage);
+        account(run, &ended);
         return true;
       }
       save_leader_file(run);
     }
-    account(run, &usage);
-    (void)waitid(P_PID, (id_t)info.si_pid, &info, WEXITED | __WALL);
+    account(run, &ended);
+    os_reap(ended.pid);
   }
   return false;
 }
@@ -263,7 +247,7 @@ static bool tree_is_empty(struct run *run) {
 /* The leader's parent has reaped it, so its exit status is unknown here. */
 static void on_leader_exit_elsewhere(struct run *run) {
   run->leader_gone = false;
-  if (run->leader_handle >= 0) close(run->leader_handle);
+  if (run->leader_handle >= 0) os_close(run->leader_handle);
   run->leader_handle = -1;
   if (run->leader_done) return;
   run->leader_done = true;
@@ -283,7 +267,7 @@ void reap_children(void) {
 
 static const char *classify(struct run *run, const struct member *member) {
   if (member->state == STATE_HIDDEN) return "hidden";
-  if (getuid() != 0 && member->uid != getuid()) return "foreign-uid";
+  if (os_is_foreign(member)) return "foreign-uid";
   if (!os_boundary_holds(&run->boundary, member->id.pid)) return "migrated";
   return member->sid != run->session ? "detached" : "background";
 }
@@ -364,10 +348,9 @@ static void out_json(struct run *run, struct out *out, const void *text) {
 
 /* True if the run has a live process that is on no list: a child that has not exited, or a member of the cgroup. */
 static bool unlisted_left(struct run *run) {
-  siginfo_t info;
+  struct os_ended ended;
   if (run->boundary.cgroup >= 0 && !os_boundary_empty(&run->boundary)) return true;
-  memset(&info, 0, sizeof info);
-  return is_only_run(run) && waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) == 0 && info.si_pid == 0;
+  return is_only_run(run) && os_next_ended(&ended) == 0;
 }
 
 /* Adds an unlisted process to `members`, with pid 0. */
@@ -375,7 +358,7 @@ static long count_unlisted(struct run *run, long count) {
   long alive = 0;
   for (long i = 0; i < count; i++) alive += !tree_dead(&members[i]);
   if (alive > 0 || count >= tree_max() || !unlisted_left(run)) return count;
-  members[count] = (struct member){.handle = -1, .uid = (uid_t)-1, .threads = 1, .state = STATE_HIDDEN};
+  members[count] = (struct member){.handle = -1, .uid = OS_UID_UNKNOWN, .threads = 1, .state = STATE_HIDDEN};
   return count + 1;
 }
 
@@ -402,11 +385,7 @@ static void begin_termination(struct run *run, uint64_t now) {
   long count = collect(run, 0);
   if (run->leader_done && !run->stop.set) record_leader_residue(run, count);
   count_cleaned(run, count);
-  for (long i = 0; run->policy.grace > 0 && i < count; i++) {
-    if (tree_dead(&members[i]) || os_signal(&members[i], SIGTERM) != 0) continue;
-    os_signal(&members[i], SIGCONT); /* TERM to a stopped process stays pending */
-    run->kill_mode = "pid";
-  }
+  if (run->policy.grace > 0 && os_request_end(members, count) > 0) run->kill_mode = "pid";
   tree_release(count);
 }
 
@@ -512,15 +491,13 @@ static void write_exit(struct run *run, struct json *json, uint64_t now) {
   if (hit != NULL) json_string(json, hit);
   else json_raw(json, "null");
   json_key_number(json, ",\"durationMs\":", run->started_at == 0 ? 0 : now - run->started_at);
-  struct timespec wall;
-  clock_gettime(CLOCK_REALTIME, &wall);
-  json_key_number(json, ",\"endedAt\":", (uint64_t)wall.tv_sec * 1000 + (uint64_t)wall.tv_nsec / 1000000);
+  json_key_number(json, ",\"endedAt\":", os_wall_ms());
   json_raw(json, "}\n");
 }
 
 static bool gone(const char *path) {
-  struct stat st;
-  return stat(path, &st) != 0 && errno == ENOENT;
+  struct os_file_info info;
+  return !os_path_info(path, &info) && errno == ENOENT;
 }
 
 /* Writes the exit file, or stays and tries again, because an owner that got EXITED may die before it records the end.
@@ -535,7 +512,7 @@ static void write_end(struct run *run, uint64_t now) {
   write_exit(run, &json, now);
   bool saved = json_save(run->dir, "exit.json", &json);
   if (!run->end_sent && (saved || run->owner != NULL)) {
-    if (run->leader_zombie && saved) (void)waitpid(run->child.id.pid, NULL, __WALL);
+    if (run->leader_zombie && saved) os_reap(run->child.id.pid);
     send_to_all(run, F_EXITED, out_json, text);
     run->end_sent = true;
   } else {
@@ -571,7 +548,7 @@ static void abandon_survivors(struct run *run, uint64_t now) {
     if (run->abandon.done) count = count_unlisted(run, count);
     for (long i = 0; run->abandon.done && i < count; i++)
       if (!tree_dead(&members[i])) record_residue(run, &members[i], why_alive(run, &members[i]), true);
-    if (run->abandon.done && run->known == NULL) run->known = map_pages(KNOWN_SIZE);
+    if (run->abandon.done && run->known == NULL) run->known = os_map(KNOWN_SIZE);
     if (run->abandon.done && run->known != NULL) save_members(run, count);
     tree_release(count);
     if (!run->abandon.done) return;
@@ -582,7 +559,7 @@ static void abandon_survivors(struct run *run, uint64_t now) {
 
 static void release_run(struct run *run) {
   os_boundary_remove(&run->boundary);
-  if (run->known != NULL) unmap_pages(run->known, KNOWN_SIZE);
+  if (run->known != NULL) os_unmap(run->known, KNOWN_SIZE);
   run->known_count = 0;
   run->abandoned = false;
 }
@@ -600,7 +577,7 @@ static void release_abandoned_runs(bool leaving) {
 void finish_run(struct run *run) {
   char path[PATH_SIZE + 8];
   snprintf(path, sizeof path, "%s/sock", run->directory);
-  unlink(path);
+  os_path_remove(path);
   run->active = false;
   run->abandoned = run->abandon.done;
   if (!run->abandoned) release_run(run);
@@ -611,7 +588,7 @@ void finish_run(struct run *run) {
   for (int i = 0; i < CONNECTIONS; i++) connection_drop(run, &run->connections[i]);
   int ends[] = {run->listener, run->dir, run->boundary_events, run->leader_handle, run->pty ? run->child.out : run->input.fd};
   for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
-    if (ends[i] >= 0) close(ends[i]);
+    if (ends[i] >= 0) os_close(ends[i]);
   streams_free(run);
 }
 
@@ -622,7 +599,7 @@ static void refresh_members(struct run *run, uint64_t now) {
   if (run->leader_handle < 0 && !run->leader_done) { /* no handles on this kernel: the exit of the leader must be polled */
     bool opened = os_open(&run->child.id, &leader), lives = opened ? !tree_dead(&leader) : errno == EACCES;
     run->leader_gone = !lives;
-    if (opened) os_close(&leader);
+    if (opened) os_release(&leader);
     if (!lives) reap_children();
   }
   if (run->boundary.cgroup < 0 && !is_only_run(run)) tree_release(collect(run, 0));
@@ -631,18 +608,18 @@ static void refresh_members(struct run *run, uint64_t now) {
 /* Repairs a run directory that was removed or replaced: its content is counted as lost, and the run continues. */
 static void repair_directory(struct run *run) {
   char runs[PATH_SIZE + 8];
-  struct stat here, there;
-  bool same = fstat(run->dir, &here) == 0 && stat(run->directory, &there) == 0 && here.st_ino == there.st_ino;
+  struct os_file_info here, there;
+  bool same = os_file_info(run->dir, &here) && os_path_info(run->directory, &there) && here.inode == there.inode;
   if (same || gone(run->instance_directory)) return;
   snprintf(runs, sizeof runs, "%s/runs", run->instance_directory);
-  mkdir(runs, 0700);
-  mkdir(run->directory, 0700);
-  int dir = open(run->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+  (void)os_directory_create(runs);
+  (void)os_directory_create(run->directory);
+  int dir = os_directory_open(run->directory);
   if (dir < 0) return;
-  close(run->dir);
+  os_close(run->dir);
   run->dir = dir;
   for (int i = 0; i < 2; i++) spool_restart(&run->streams[i].spool, dir);
-  file_save(run->dir, "key", run->key, strlen(run->key));
+  os_file_save(run->dir, "key", run->key, strlen(run->key));
   save_anchor_file(run);
   if (run->stop.set) save_stop(run);
   run->leader_saved = false;
@@ -652,7 +629,6 @@ static void repair_directory(struct run *run) {
 /* Checks at an interval that the socket and the directory exist. */
 static void check_socket_and_directory(struct run *run, uint64_t now) {
   char path[PATH_SIZE + 8];
-  struct stat st;
   run->check_at = now + CHECK_EVERY_MS;
   drop_silent_connections(run, now);
   release_abandoned_runs(false);
@@ -660,7 +636,7 @@ static void check_socket_and_directory(struct run *run, uint64_t now) {
   repair_directory(run);
   streams_check(run);
   snprintf(path, sizeof path, "%s/sock", run->directory);
-  if (stat(path, &st) != 0 || st.st_ino != run->socket_inode) listener_open(run);
+  if (!os_listener_present(path, run->socket_inode)) listener_open(run);
 }
 
 static bool deadline_passed(struct run *run, uint64_t from, uint64_t limit, uint64_t now) {

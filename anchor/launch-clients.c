@@ -2,8 +2,6 @@
  * anchor reads. */
 #include <errno.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "launch.h"
 #include "wire.h"
@@ -13,12 +11,12 @@
 #define FIELD_HEAD 5u /* tag and length */
 
 static void client_drop(struct client *client) {
-  close(client->fd);
+  os_close(client->fd);
   client->state = CLIENT_NONE;
 }
 
 static void send_message(struct client *client, struct out *out) {
-  if (out_end(out) && send(client->fd, out->data, out->used, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)out->used) return;
+  if (out_end(out) && os_write(client->fd, out->data, out->used) == (long)out->used) return;
   client_drop(client); /* it does not read */
 }
 
@@ -64,15 +62,15 @@ static size_t read_length(const uint8_t *data) {
 /* Takes the frame HOLD out of the socket. */
 static bool take_hold(int fd, uint8_t *head, size_t size) {
   size_t all = LENGTH_SIZE + read_length(head);
-  return all >= FRAME_HEAD && all <= size && recv(fd, head, all, MSG_DONTWAIT) == (ssize_t)all;
+  return all >= FRAME_HEAD && all <= size && os_read(fd, head, all) == (long)all;
 }
 
 /* The first bytes show the request; they stay in the socket for the anchor. */
 static void client_read(struct launcher *launcher, struct client *client) {
   uint8_t head[FRAME_HEAD + FIELD_HEAD + RUN_ID_MAX];
   const uint8_t *field = head + FRAME_HEAD;
-  ssize_t n = recv(client->fd, head, sizeof head, MSG_PEEK | MSG_DONTWAIT);
-  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  long n = os_peek(client->fd, head, sizeof head);
+  if (n < 0 && errno == EAGAIN) return;
   if (n <= 0 || client->state == CLIENT_HOLDING) {
     client_drop(client);
     return;
@@ -94,11 +92,11 @@ static void client_read(struct launcher *launcher, struct client *client) {
 }
 
 void clients_accept(struct launcher *launcher, int listener, uint64_t now) {
-  int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+  int fd = os_accept(listener);
   launcher->accept_at = fd < 0 ? now + ACCEPT_RETRY_MS : 0; /* the connection stays in the backlog, so poll would return at once */
   if (fd < 0) return;
   if (!os_peer_trusted(fd)) {
-    close(fd);
+    os_close(fd);
     return;
   }
   for (int i = 0; i < CLIENTS_MAX; i++) {
@@ -107,23 +105,23 @@ void clients_accept(struct launcher *launcher, int listener, uint64_t now) {
     client_read(launcher, &launcher->clients[i]);
     return;
   }
-  close(fd);
+  os_close(fd);
 }
 
-void clients_poll(const struct launcher *launcher, struct pollfd set[CLIENTS_MAX]) {
+void clients_poll(const struct launcher *launcher, struct os_poll set[CLIENTS_MAX]) {
   for (int i = 0; i < CLIENTS_MAX; i++) {
     const struct client *client = &launcher->clients[i];
     /* The bytes of a partial client stay in the socket, so poll would return at once: it is read again later. */
-    set[i] = (struct pollfd){.fd = client->state == CLIENT_NONE ? -1 : client->fd, .events = client->state == CLIENT_PARTIAL ? 0 : POLLIN};
+    set[i] = (struct os_poll){.fd = client->state == CLIENT_NONE ? -1 : client->fd, .wants = client->state == CLIENT_PARTIAL ? 0 : OS_READ};
   }
 }
 
-void clients_read(struct launcher *launcher, const struct pollfd set[CLIENTS_MAX], uint64_t now) {
+void clients_read(struct launcher *launcher, const struct os_poll set[CLIENTS_MAX], uint64_t now) {
   for (int i = 0; i < CLIENTS_MAX; i++) {
     struct client *client = &launcher->clients[i];
     if (client->state == CLIENT_NONE) continue;
-    if (client->state == CLIENT_PARTIAL && (set[i].revents & (POLLHUP | POLLERR)) != 0) client_drop(client); /* the rest will not come */
-    else if (set[i].revents != 0 || client->state == CLIENT_PARTIAL) client_read(launcher, client);
+    if (client->state == CLIENT_PARTIAL && (set[i].ready & OS_GONE) != 0) client_drop(client); /* the rest will not come */
+    else if (set[i].ready != 0 || client->state == CLIENT_PARTIAL) client_read(launcher, client);
     if ((client->state == CLIENT_NEW || client->state == CLIENT_PARTIAL) && now - client->since > HELLO_TIMEOUT_MS) client_drop(client);
   }
 }

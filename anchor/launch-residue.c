@@ -1,7 +1,5 @@
 /* Ends the processes of dead anchors, which are children of the launcher: it is the subreaper above the anchors. */
-#include <fcntl.h>
 #include <stdio.h>
-#include <unistd.h>
 
 #include "json.h"
 #include "launch.h"
@@ -9,7 +7,7 @@
 
 /* ---- processes that do not die ---- */
 
-void residue_reaped(struct launcher *launcher, pid_t pid) {
+void residue_reaped(struct launcher *launcher, os_pid pid) {
   for (int i = 0; i < launcher->stuck_count; i++)
     if (launcher->stuck[i].pid == pid) launcher->stuck[i--] = launcher->stuck[--launcher->stuck_count];
 }
@@ -29,7 +27,7 @@ struct expected {
 };
 
 /* True for anchors, and for processes that were stuck at that time. */
-static bool is_expected(pid_t pid, const void *of) {
+static bool is_expected(os_pid pid, const void *of) {
   const struct expected *expected = of;
   const struct launcher *launcher = expected->launcher;
   for (int i = 0; i < launcher->stuck_count; i++)
@@ -55,16 +53,17 @@ bool residue_is_stuck(const struct launcher *launcher, uint64_t now) {
 int run_directory_open(const struct launcher *launcher, const char *run_id) {
   char path[PATH_SIZE];
   snprintf(path, sizeof path, "%.800s/runs/%s", launcher->directory, run_id);
-  return open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+  return os_directory_open(path);
 }
 
 void save_swept_run(const struct launcher *launcher, const struct anchor *anchor, const char *run_id, const char *emptiness) {
   char text[512];
   struct json json = {.data = text, .size = sizeof text};
+  struct os_file_info info;
   int dir = run_directory_open(launcher, run_id);
   if (dir < 0) return;
-  if (faccessat(dir, "swept.json", F_OK, 0) == 0) { /* written by the process that ended the run: keep it */
-    close(dir);
+  if (os_file_info_at(dir, "swept.json", &info)) { /* written by the process that ended the run: keep it */
+    os_close(dir);
     return;
   }
   json_key_string(&json, "{\"runId\":", run_id);
@@ -77,7 +76,7 @@ void save_swept_run(const struct launcher *launcher, const struct anchor *anchor
   json_key_string(&json, ",\"emptiness\":", emptiness);
   json_raw(&json, "}\n");
   json_save(dir, "swept.json", &json);
-  close(dir);
+  os_close(dir);
 }
 
 void save_swept(const struct launcher *launcher, const struct anchor *anchor, const char *emptiness) {
@@ -96,7 +95,7 @@ static void kill_boundaries(const struct launcher *launcher, struct anchor *anch
   for (int at = -1; at < RUNS_MAX; at++) {
     if (!find_boundary(launcher, anchor, at, &boundary)) continue;
     if (os_boundary_kill(&boundary)) anchor->kill_mode = "cgroup";
-    close(boundary.cgroup);
+    os_boundary_close(&boundary);
   }
 }
 
@@ -106,7 +105,7 @@ static bool boundaries_empty(const struct launcher *launcher, const struct ancho
   for (int at = -1; at < RUNS_MAX; at++) {
     if (!find_boundary(launcher, anchor, at, &boundary)) continue;
     empty &= os_boundary_empty(&boundary);
-    close(boundary.cgroup);
+    os_boundary_close(&boundary);
   }
   return empty;
 }

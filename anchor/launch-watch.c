@@ -1,10 +1,7 @@
 /* Watches through the heartbeats that anchors run. An anchor that does not run is sent SIGCONT. If the end of a run
  * is overdue and its anchor still does not run, the launcher ends the run. */
 #include <errno.h>
-#include <signal.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "json.h"
 #include "launch.h"
@@ -35,23 +32,17 @@ static int runs_served(const struct anchor *anchor) {
   return count;
 }
 
-static uint64_t wall_ms(void) {
-  struct timespec wall;
-  clock_gettime(CLOCK_REALTIME, &wall);
-  return (uint64_t)wall.tv_sec * 1000 + (uint64_t)wall.tv_nsec / 1000000;
-}
-
 /* Writes silent.json; the next supervisor makes an event of it. */
 static void save_silent_file(const struct launcher *launcher, const struct heartbeat_run *run, uint64_t silent_ms, bool continued) {
   char text[128];
   struct json json = {.data = text, .size = sizeof text};
   int dir = run_directory_open(launcher, run->id);
   if (dir < 0) return;
-  json_key_number(&json, "{\"at\":", wall_ms());
+  json_key_number(&json, "{\"at\":", os_wall_ms());
   json_key_number(&json, ",\"silentMs\":", silent_ms);
   json_raw(&json, continued ? ",\"continued\":true}\n" : ",\"continued\":false}\n");
   json_save(dir, "silent.json", &json);
-  close(dir);
+  os_close(dir);
 }
 
 /* Writes stop.json. A stop that the anchor had accepted keeps its reason. */
@@ -66,7 +57,7 @@ static void save_stop(const struct launcher *launcher, const struct heartbeat_ru
   json_key_string(&json, ",\"requestId\":", asked ? run->request : "");
   json_raw(&json, ",\"withoutAnchor\":true}\n");
   json_save(dir, "stop.json", &json); /* failure is ignored: a full disk must not prevent the end */
-  close(dir);
+  os_close(dir);
 }
 
 static void min_deadline(uint64_t at, const char *why, uint64_t *due, const char **reason) {
@@ -91,7 +82,7 @@ static const char *overdue_reason(const struct heartbeat_run *run, struct enforc
   return due != UINT64_MAX && now >= due + OVERDUE_MS + slack ? reason : NULL;
 }
 
-static bool is_root_of_another(pid_t pid, const void *of) {
+static bool is_root_of_another(os_pid pid, const void *of) {
   const struct overdue *overdue = of;
   struct identity now;
   for (int i = 0; i < RUNS_MAX; i++) {
@@ -117,7 +108,7 @@ static long collect_run(void *of, int signal) {
   }
   if (!os_open(&overdue->run->root, &members[0])) return 0;
   if (tree_dead(&members[0])) {
-    os_close(&members[0]);
+    os_release(&members[0]);
     return 0;
   }
   if (signal != 0 && members[0].state != 'T') os_signal(&members[0], signal);
@@ -139,7 +130,7 @@ static void kill_run(struct overdue *overdue) {
   if (left > 0) return; /* the next check tries again */
   if (whole) anchor->kill_mode = "cgroup";
   if (runs_served(anchor) == 1) {
-    (void)os_signal(&overdue->process, SIGKILL); /* only zombies are below it; the launcher reaps them */
+    (void)os_signal(&overdue->process, OS_KILL); /* only zombies are below it; the launcher reaps them */
     return;
   }
   if (has_cgroup && !os_boundary_empty(&overdue->boundary)) return; /* the cgroup has processes that were not listed */
@@ -153,7 +144,7 @@ static void ask_to_end(struct overdue *overdue, const char *reason, uint64_t now
   save_stop(overdue->launcher, overdue->run, reason);
   long count = collect_run(overdue, 0);
   for (long i = 0; grace > 0 && i < count; i++)
-    if (!tree_dead(&members[i]) && os_signal(&members[i], SIGTERM) == 0) os_signal(&members[i], SIGCONT);
+    if (!tree_dead(&members[i]) && os_signal(&members[i], OS_TERM) == 0) os_signal(&members[i], OS_CONT);
   tree_release(count);
 }
 
@@ -165,7 +156,7 @@ static void enforce(struct overdue *overdue, const char *reason, uint64_t now) {
   }
   if (overdue->end->kill_at == 0) ask_to_end(overdue, reason, now);
   else if (now >= overdue->end->kill_at) kill_run(overdue);
-  if (overdue->boundary.cgroup >= 0) close(overdue->boundary.cgroup);
+  os_boundary_close(&overdue->boundary);
 }
 
 static void end_overdue_runs(const struct launcher *launcher, struct anchor *anchor, const struct member *process, uint64_t now, uint64_t slack) {
@@ -178,7 +169,7 @@ static void end_overdue_runs(const struct launcher *launcher, struct anchor *anc
 }
 
 static void continue_anchor(const struct launcher *launcher, struct anchor *anchor, const struct member *process, uint64_t now, uint64_t silent_ms) {
-  bool first = anchor->continued_at == 0, sent = os_signal(process, SIGCONT) == 0;
+  bool first = anchor->continued_at == 0, sent = os_signal(process, OS_CONT) == 0;
   anchor->continued_at = now;
   for (int i = 0; first && i < RUNS_MAX; i++)
     if (anchor->heartbeat->runs[i].id[0] != 0) save_silent_file(launcher, &anchor->heartbeat->runs[i], silent_ms, sent);
@@ -194,10 +185,10 @@ static void watch_anchor(struct launcher *launcher, struct anchor *anchor, uint6
     return;
   }
   if (!os_read_process(anchor->pid, &process)) return;
-  if (tree_dead(&process)) anchor_lose(launcher, anchor, ANCHOR_LOST_ZOMBIE, 0, SIGKILL); /* its tracer has not reaped it */
+  if (tree_dead(&process)) anchor_lose(launcher, anchor, ANCHOR_LOST_ZOMBIE, 0, OS_KILL); /* its tracer has not reaped it */
   else if (anchor->continued_at == 0 || now - anchor->continued_at >= CONTINUE_AGAIN_MS) continue_anchor(launcher, anchor, &process, now, silent_ms);
   else if (now - anchor->continued_at >= CONTINUE_MS) end_overdue_runs(launcher, anchor, &process, now, slack);
-  os_close(&process);
+  os_release(&process);
 }
 
 void anchors_watch(struct launcher *launcher, uint64_t now, bool held) {

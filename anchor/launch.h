@@ -33,9 +33,10 @@ enum anchor_state {
 
 struct anchor {
   enum anchor_state state;
-  pid_t pid;
+  os_pid pid;
   char run_id[RUN_ID_MAX + 1]; /* the run it was started for */
-  int code, signal;
+  int64_t code;
+  int signal;
   long killed;
   const char *kill_mode;
   uint64_t lost_at;
@@ -51,7 +52,7 @@ struct anchor {
  * again and again, but does not wait for it: neither before it records an anchor that died later, nor before it
  * exits. */
 struct stuck {
-  pid_t pid; /* not reaped, so the pid is not reused */
+  os_pid pid; /* not reaped, so the pid is not reused */
   uint64_t since;
 };
 
@@ -80,23 +81,23 @@ struct client_count {
 };
 struct client_count clients_count(const struct launcher *launcher);
 /* Fills one entry for each client. */
-void clients_poll(const struct launcher *launcher, struct pollfd set[CLIENTS_MAX]);
-void clients_read(struct launcher *launcher, const struct pollfd set[CLIENTS_MAX], uint64_t now);
+void clients_poll(const struct launcher *launcher, struct os_poll set[CLIENTS_MAX]);
+void clients_read(struct launcher *launcher, const struct os_poll set[CLIENTS_MAX], uint64_t now);
 void clients_accept(struct launcher *launcher, int listener, uint64_t now);
 void clients_send_lost(struct launcher *launcher, const struct anchor *anchor);
 
 /* launch-anchors.c */
-/* Forks an anchor for the connection. If that fails, the client sees its connection close. */
+/* Starts an anchor for the connection. If that fails, the client sees its connection close. */
 void anchor_start(struct launcher *launcher, int connection, const char *run_id);
 /* Records the death of an anchor. Its processes are our children now. */
-void anchor_lose(struct launcher *launcher, struct anchor *anchor, enum anchor_state state, int code, int signal);
+void anchor_lose(struct launcher *launcher, struct anchor *anchor, enum anchor_state state, int64_t code, int signal);
 void anchor_forget(struct launcher *launcher, size_t at);
 bool anchor_is_lost(const struct anchor *anchor);
 /* Returns the runs of an anchor, at -1 to RUNS_MAX - 1: the run it was started for, and those in its heartbeat. NULL:
  * no run at this place. */
 const char *anchor_run(const struct anchor *anchor, int at);
 /* True for a pid that belongs to an anchor. `of` is the launcher. */
-bool anchor_has_pid(pid_t pid, const void *of);
+bool anchor_has_pid(os_pid pid, const void *of);
 /* Number of anchors whose runs are not swept. */
 size_t anchors_left(const struct launcher *launcher);
 void anchors_reap(struct launcher *launcher);
@@ -106,7 +107,7 @@ void anchors_reap(struct launcher *launcher);
 bool residue_end(struct launcher *launcher, uint64_t now);
 /* True if only processes that do not die are left. */
 bool residue_is_stuck(const struct launcher *launcher, uint64_t now);
-void residue_reaped(struct launcher *launcher, pid_t pid);
+void residue_reaped(struct launcher *launcher, os_pid pid);
 /* Writes swept.json for one run, or for all runs of an anchor. */
 void save_swept_run(const struct launcher *launcher, const struct anchor *anchor, const char *run_id, const char *emptiness);
 void save_swept(const struct launcher *launcher, const struct anchor *anchor, const char *emptiness);

@@ -80,12 +80,12 @@ struct run {
   char scope[SCOPE_SIZE];
   int dir;
   int listener;
-  ino_t socket_inode;
+  uint64_t socket_inode;
   enum phase phase;
   struct policy policy;
   struct child child;
   struct identity anchor;
-  pid_t launcher; /* 0: none, or it has died */
+  os_pid launcher; /* 0: none, or it has died */
   struct boundary boundary;
   char limit_note[NOTE_SIZE]; /* why a limit could not be set */
   int boundary_events;
@@ -106,7 +106,8 @@ struct run {
   struct child_report failure;
 
   bool leader_done, leader_zombie, leader_saved;
-  int leader_code, leader_signal; /* -1: not this one */
+  int64_t leader_code; /* -1: not this one */
+  int leader_signal;
   bool empty, end_sent;
 
   struct residue residue[RESIDUE_KEPT];
@@ -124,7 +125,7 @@ struct run {
   /* Adopted: its leader becomes a child of the anchor only when its parents have died. */
   bool adopted, leader_gone;
   int leader_handle;       /* readable when the leader has ended; -1: none, or already handled */
-  pid_t session;           /* a process in another session has detached itself */
+  os_pid session;           /* a process in another session has detached itself */
   struct identity *known;  /* all members at the last snapshot */
   long known_count;
   uint64_t refresh_at;
@@ -176,8 +177,6 @@ bool listener_open(struct run *run);
 const char *tier(struct run *run);
 
 /* mode-run.c */
-/* The peer process; 0 if it is not visible in this pid namespace. */
-pid_t peer_of(int fd);
 void read_status(struct run *run);
 void close_gate(struct run *run);
 bool save_anchor_file(struct run *run);
@@ -206,9 +205,5 @@ void step_deadlines(struct run *run, uint64_t now);
 uint64_t next_deadline(struct run *run, uint64_t now);
 /* Ends this run, and this process if it was the last run. */
 void finish_run(struct run *run);
-
-/* Maps memory that is allocated when first touched; NULL if there is none. */
-void *map_pages(size_t size);
-void unmap_pages(void *memory, size_t size);
 
 #endif

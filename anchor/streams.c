@@ -3,9 +3,6 @@
 
 #include <errno.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <termios.h>
-#include <unistd.h>
 
 #define READ_SIZE (64u * 1024)
 #define READS_PER_TURN 16  /* one busy stream must not delay owners and signals */
@@ -24,10 +21,10 @@ bool streams_open(struct run *run, const struct frame *start) {
     spool_open(&run->streams[i].spool, names[i], run->dir, bound, policy == 1);
     /* Mapped now, because a failure later could not be reported. Only back-pressure holds bytes that could not be
      * stored. */
-    if (policy == 1 && (run->streams[i].held = map_pages(READ_SIZE)) == NULL) return false;
+    if (policy == 1 && (run->streams[i].held = os_map(READ_SIZE)) == NULL) return false;
   }
   run->input = (struct input){.fd = run->child.in, .closed = run->child.in < 0};
-  return run->child.in < 0 || (run->input.buffer = map_pages(STDIN_BUFFER)) != NULL;
+  return run->child.in < 0 || (run->input.buffer = os_map(STDIN_BUFFER)) != NULL;
 }
 
 bool stream_wants_read(const struct stream *stream) {
@@ -35,7 +32,7 @@ bool stream_wants_read(const struct stream *stream) {
 }
 
 static void stream_end(struct run *run, struct stream *stream) {
-  if (stream->fd >= 0 && !run->pty) close(stream->fd);
+  if (stream->fd >= 0 && !run->pty) os_close(stream->fd);
   stream->fd = -1;
   stream->dirty = true;
   (void)spool_check(&stream->spool);
@@ -65,13 +62,13 @@ static void store(struct stream *stream, const uint8_t *data, size_t length) {
 void stream_read(struct run *run, struct stream *stream) {
   static uint8_t buffer[READ_SIZE];
   for (int i = 0; i < READS_PER_TURN && stream_wants_read(stream); i++) {
-    ssize_t n = read(stream->fd, buffer, spool_room(&stream->spool, sizeof buffer));
+    long n = os_read(stream->fd, buffer, spool_room(&stream->spool, sizeof buffer));
     if (n > 0) {
       run->output_at = os_now_ms();
       store(stream, buffer, (size_t)n);
-    } else if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+    } else if (n < 0 && errno == EAGAIN) {
       return;
-    } else { /* end of file; EIO on a PTY whose last slave is closed */
+    } else { /* the end, or an error: the other side of a terminal is closed */
       stream_end(run, stream);
     }
   }
@@ -80,13 +77,12 @@ void stream_read(struct run *run, struct stream *stream) {
 /* No process of the run writes any more, and the rest is in kernel buffers. Another process with the other end open,
  * such as an adopted one, is read until the drain is over, within the limit. */
 void streams_drain(struct run *run, uint64_t now) {
-  if (run->child.slave >= 0) close(run->child.slave);
+  if (run->child.slave >= 0) os_close(run->child.slave);
   run->child.slave = -1;
   for (int i = 0; i < 2; i++) {
     struct stream *stream = &run->streams[i];
-    int left = 0;
-    if (stream->fd >= 0) (void)ioctl(stream->fd, FIONREAD, &left);
-    spool_drain(&stream->spool, (size_t)left + (run->pty ? TERMINAL_HOLDS : 0) + 1); /* one more, to read the end */
+    size_t left = stream->fd >= 0 ? os_readable(stream->fd) : 0;
+    spool_drain(&stream->spool, left + (run->pty ? TERMINAL_HOLDS : 0) + 1); /* one more, to read the end */
     stream->retry_at = now;
     if (stream->fd >= 0) stream_read(run, stream);
   }
@@ -95,9 +91,9 @@ void streams_drain(struct run *run, uint64_t now) {
 void streams_free(struct run *run) {
   for (int i = 0; i < 2; i++) {
     spool_close(&run->streams[i].spool);
-    if (run->streams[i].held != NULL) unmap_pages(run->streams[i].held, READ_SIZE);
+    if (run->streams[i].held != NULL) os_unmap(run->streams[i].held, READ_SIZE);
   }
-  if (run->input.buffer != NULL) unmap_pages(run->input.buffer, STDIN_BUFFER);
+  if (run->input.buffer != NULL) os_unmap(run->input.buffer, STDIN_BUFFER);
 }
 
 static void send_output(struct run *run, struct stream *stream, uint64_t now) {
@@ -181,20 +177,9 @@ void input_accept(struct run *run, struct connection *from, uint64_t offset, con
   send_input(run, from);
 }
 
-/* On a terminal the end of input is a character; after an unfinished line it takes two. */
-static bool send_eof_character(struct run *run) {
-  struct termios t;
-  if (tcgetattr(run->input.fd, &t) != 0) return true;
-  uint8_t eof[2] = {t.c_cc[VEOF], t.c_cc[VEOF]};
-  bool by_line = (t.c_lflag & ICANON) != 0; /* otherwise it is an ordinary key, which line editors understand */
-  size_t count = by_line && run->input.written > 0 && run->input.last != '\n' ? 2 : 1;
-  ssize_t n = write(run->input.fd, eof, count);
-  return n == (ssize_t)count || (n < 0 && errno != EAGAIN);
-}
-
 static void input_finish(struct run *run) {
-  if (run->pty && !send_eof_character(run)) return; /* no room: tried again later */
-  if (!run->pty && run->input.fd >= 0) close(run->input.fd);
+  if (run->pty && !os_terminal_end_input(&run->child, run->input.written > 0 && run->input.last != '\n')) return; /* no room: tried again later */
+  if (!run->pty && run->input.fd >= 0) os_close(run->input.fd);
   if (!run->pty) run->input.fd = -1;
   run->input.end_asked = false;
   run->input.closed = !run->pty;
@@ -213,7 +198,7 @@ bool input_wants_write(struct run *run) {
 
 void input_reader_gone(struct run *run) {
   if (run->input.fd < 0) return;
-  if (!run->pty) close(run->input.fd);
+  if (!run->pty) os_close(run->input.fd);
   run->input.fd = -1;
   run->input.closed = true;
   run->input.written = run->input.accepted;
@@ -226,13 +211,11 @@ void input_write(struct run *run) {
   while (input->fd >= 0 && run->phase != GATED && input->written < input->accepted) {
     size_t at = input->written % STDIN_BUFFER, left = (size_t)(input->accepted - input->written);
     size_t length = left < STDIN_BUFFER - at ? left : STDIN_BUFFER - at;
-    ssize_t n = write(input->fd, input->buffer + at, length);
+    long n = os_write(input->fd, input->buffer + at, length);
     if (n > 0) {
       input->last = input->buffer[at + (size_t)n - 1];
       input->written += (uint64_t)n;
       progress = true;
-    } else if (n < 0 && errno == EINTR) {
-      continue;
     } else if (n < 0 && errno == EAGAIN) {
       break;
     } else {
@@ -250,7 +233,5 @@ void input_write(struct run *run) {
 bool is_terminal_size(uint64_t rows, uint64_t cols) { return rows > 0 && rows <= UINT16_MAX && cols > 0 && cols <= UINT16_MAX; }
 
 void input_resize(struct run *run, uint64_t rows, uint64_t cols) {
-  struct winsize size = {.ws_row = (unsigned short)rows, .ws_col = (unsigned short)cols};
-  if (run->pty && run->streams[0].fd >= 0 && is_terminal_size(rows, cols))
-    (void)ioctl(run->streams[0].fd, TIOCSWINSZ, &size); /* the kernel sends SIGWINCH itself */
+  if (run->pty && run->streams[0].fd >= 0 && is_terminal_size(rows, cols)) os_terminal_resize(&run->child, (uint16_t)rows, (uint16_t)cols);
 }

@@ -1,6 +1,5 @@
 #include "tree.h"
 
-#include <signal.h>
 
 #define STOP_ROUNDS 32
 #define LIMIT_COUNTED 1024   /* up to this limit, free descriptors are counted */
@@ -19,7 +18,7 @@ long tree_room(long held) {
 long tree_max(void) { return tree_room(0); }
 
 void tree_release(long count) {
-  for (long i = 0; i < count; i++) os_close(&members[i]);
+  for (long i = 0; i < count; i++) os_release(&members[i]);
 }
 
 bool tree_dead(const struct member *member) { return (member->state == 'Z' && member->threads <= 1) || member->state == 'X'; }
@@ -28,10 +27,10 @@ long stop_then_kill(long (*collect)(void *, int), void *of) {
   long count = 0, before = -1;
   for (int round = 0; round < STOP_ROUNDS && count > before; round++) { /* until no new process appears */
     before = count;
-    count = collect(of, SIGSTOP);
+    count = collect(of, OS_STOP);
   }
   for (long i = 0; i < count; i++)
-    if (!tree_dead(&members[i])) os_signal(&members[i], SIGKILL);
+    if (!tree_dead(&members[i])) os_signal(&members[i], OS_KILL);
   return count;
 }
 
