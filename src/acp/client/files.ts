@@ -1,9 +1,10 @@
 import { isUtf8 } from "node:buffer";
 import { constants } from "node:fs";
-import { type FileHandle, lstat, mkdir, open, readlink, realpath, rename, rm } from "node:fs/promises";
+import { type FileHandle, lstat, mkdir, open, readlink, realpath, rm } from "node:fs/promises";
 import { basename, dirname, isAbsolute, join } from "node:path";
 import { defaults } from "../../defaults.js";
 import { errnoCode } from "../../home/errno.js";
+import { renameFile } from "../../home/rename-file.js";
 import { INVALID_PARAMS, REQUEST_REFUSED, RESOURCE_NOT_FOUND, RpcFailure } from "../wire/message.js";
 
 /** A path below a root, with all links resolved. The file need not exist. */
@@ -159,7 +160,7 @@ export function writeTextFile(
       if (mode !== null) await file.chmod(mode);
       await file.writeFile(content);
       await file.datasync();
-      await rename(temporary, target);
+      await renameFile(temporary, target);
     } catch (error) {
       await rm(temporary, { force: true });
       throw error;

@@ -1,9 +1,10 @@
-import { mkdir, rename, writeFile } from "node:fs/promises";
+import { mkdir, writeFile } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { postgresUrlProblem } from "../../config/postgres-url.js";
 import { BadInput } from "../../errors.js";
 import { CLI_MAIN } from "../../gateway/start.js";
 import { writeOwnFile } from "../../home/own-file.js";
+import { renameFile } from "../../home/rename-file.js";
 import { resolveHome } from "../../home/state-directory.js";
 import { openStateDirectory } from "../../store/open.js";
 import { assertOperator, connectOrStart } from "../client/connect.js";
@@ -132,7 +133,7 @@ function unitDatabase(env: Readonly<Record<string, string | undefined>>, home: s
       await openStateDirectory(home);
       const draft = `${file}.new`;
       writeOwnFile(draft, `${url}\n`);
-      await rename(draft, file);
+      await renameFile(draft, file);
     },
   };
 }
