@@ -100,7 +100,7 @@ export async function findCgroupRoot(): Promise<string | null> {
 /** How and where a limit would be set by this process; `how` is null if no cgroup here has the controller. */
 export interface LimitProbe {
   readonly controller: string;
-  readonly how: "v2" | "v1" | "v2-refused" | "v1-refused" | null;
+  readonly how: "v2" | "v1" | "job" | "v2-refused" | "v1-refused" | null;
   readonly where: string | null;
 }
 
@@ -113,7 +113,7 @@ function toLimitProbe(value: unknown): LimitProbe {
   const object = asObject(value);
   return {
     controller: asString(object["controller"]),
-    how: asNullable((how) => asOneOf(["v2", "v1", "v2-refused", "v1-refused"], how), object["how"]),
+    how: asNullable((how) => asOneOf(["v2", "v1", "job", "v2-refused", "v1-refused"], how), object["how"]),
     where: asNullable(asString, object["where"]),
   };
 }

@@ -38,6 +38,7 @@ export function startFrame(
       epoch: spec.epoch,
       key,
       args: spec.argv,
+      verbatim: spec.verbatim === true,
       env: Object.entries(spec.env).map(([name, value]) => `${name}=${value}`),
       cwd: requireWorkingDirectory(spec.cwd),
       umask: spec.umask,

@@ -27,7 +27,9 @@ export function runAddressOf({ originInstanceId, runId }: RunRecord): RunAddress
   return { instanceId: originInstanceId, runId };
 }
 
-export function toRunBoundary({ cgroup, cgroupInode, tierNote }: BoundaryFacts): RunBoundary {
+export function toRunBoundary({ tier, cgroup, cgroupInode, tierNote }: BoundaryFacts): RunBoundary {
+  if (/^job\b/.test(tier) && cgroup !== null)
+    return { cgroup: null, cgroupInode: null, jobId: cgroup, note: tierNote };
   return { cgroup, cgroupInode, note: tierNote };
 }
 

@@ -27,6 +27,13 @@ import {
 } from "../check-options.js";
 import type { SupervisorContext } from "../run/live-run.js";
 import { buildEnvironment } from "./environment.js";
+import {
+  type LaunchCommand,
+  resolveShellWords,
+  resolveWindowsCommand,
+  type WindowsContext,
+  windowsShellWords,
+} from "./windows-command.js";
 
 /** The shell of a `ptyCommand` without one. */
 const DEFAULT_SHELL = "/bin/sh";
@@ -40,6 +47,8 @@ const POINTER_BYTES = 8;
 export interface CheckedCommand {
   readonly argv: readonly string[];
   readonly io: RunIo;
+  /** The last word is the command line of a shell. */
+  readonly isShell: boolean;
 }
 
 /** The command to execute. Throws BadInput: input from JSON and JavaScript is not typed. */
@@ -53,7 +62,7 @@ export function checkCommand(input: CommandInput): CheckedCommand {
         "command",
         "the command contains a NUL character, which cannot be part of an argument",
       );
-  return { argv, io: input.io };
+  return { argv, io: input.io, isShell: "ptyCommand" in input && input.ptyCommand !== undefined };
 }
 
 /** Refuses, before anything is recorded, what execve would refuse with E2BIG. */
@@ -94,6 +103,7 @@ function argvOf(input: unknown): readonly string[] {
   if (typeof ptyCommand !== "string") throw badShape("ptyCommand is not a string");
   if (shell !== undefined && typeof shell !== "string") throw badShape("shell is not a string");
   if (ptyCommand.trim() === "") throw new BadInput("command", "the ptyCommand is empty; nothing would run");
+  if (process.platform === "win32") return windowsShellWords(shell, ptyCommand);
   return [shell ?? DEFAULT_SHELL, "-c", ptyCommand];
 }
 
@@ -124,7 +134,7 @@ export interface SpawnPlan {
 }
 
 export function planSpawn(context: SupervisorContext, input: CommandInput, options: SpawnOptions): SpawnPlan {
-  const { argv, io } = checkCommand(input);
+  const { argv, io, isShell } = checkCommand(input);
   const cwd = resolveCwd(options.cwd);
   const command = displayCommand(argv);
   const kind = checkOneOf("kind", options.kind ?? "task", ["task", "service"]);
@@ -200,7 +210,7 @@ export function planSpawn(context: SupervisorContext, input: CommandInput, optio
       return {
         runId,
         epoch: FIRST_EPOCH,
-        argv,
+        ...toLaunchCommand(argv, isShell, { env, cwd }),
         env,
         cwd,
         umask: mask,
@@ -216,6 +226,12 @@ export function planSpawn(context: SupervisorContext, input: CommandInput, optio
       };
     },
   };
+}
+
+/** What the anchor starts: the command itself, except on Windows. */
+function toLaunchCommand(argv: readonly string[], isShell: boolean, context: WindowsContext): LaunchCommand {
+  if (process.platform !== "win32") return { argv, verbatim: false };
+  return isShell ? resolveShellWords(argv, context) : resolveWindowsCommand(argv, context);
 }
 
 function checkRunId(runId: string): string {
