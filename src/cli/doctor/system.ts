@@ -8,7 +8,8 @@ import { checkKernel } from "./kernel.js";
 export async function checkSystem(): Promise<Check[]> {
   if (process.platform === "linux") return checkKernel();
   const anchor = await checkAnchor();
-  const level = { ok: "unique", warn: "handle", bad: "number" }[anchor.state];
+  if (anchor.state === "bad") return [anchor];
+  const level = anchor.state === "ok" ? "unique" : "handle";
   return [anchor, ...boundaryChecks(await probeBoundary(), level)];
 }
 

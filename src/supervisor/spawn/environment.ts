@@ -88,14 +88,15 @@ export function buildEnvironment(
     if (value !== undefined && isInheritable(name) && (!request.clear || isIndispensable(name, platform)))
       env[name] = value;
   checkVariables(request.set, request.allow);
-  for (const [name, value] of Object.entries(request.set)) {
+  const assign = (name: string, value: string): void => {
     if (platform === "win32") removeOtherCase(env, name);
     env[name] = value;
-  }
-  env["HOLDFAST_LEASE_ID"] = request.markers.leaseId;
-  env["HOLDFAST_GATEWAY_INSTANCE_ID"] = request.markers.instanceId;
-  env["HOLDFAST_RUN_ID"] = request.markers.runId;
-  if (request.markers.sessionKey !== null) env["HOLDFAST_SESSION_KEY"] = request.markers.sessionKey;
+  };
+  for (const [name, value] of Object.entries(request.set)) assign(name, value);
+  assign("HOLDFAST_LEASE_ID", request.markers.leaseId);
+  assign("HOLDFAST_GATEWAY_INSTANCE_ID", request.markers.instanceId);
+  assign("HOLDFAST_RUN_ID", request.markers.runId);
+  if (request.markers.sessionKey !== null) assign("HOLDFAST_SESSION_KEY", request.markers.sessionKey);
   return env;
 }
 
