@@ -47,8 +47,6 @@ const POINTER_BYTES = 8;
 export interface CheckedCommand {
   readonly argv: readonly string[];
   readonly io: RunIo;
-  /** The last word is the command line of a shell. */
-  readonly isShell: boolean;
 }
 
 /** The command to execute. Throws BadInput: input from JSON and JavaScript is not typed. */
@@ -62,7 +60,7 @@ export function checkCommand(input: CommandInput): CheckedCommand {
         "command",
         "the command contains a NUL character, which cannot be part of an argument",
       );
-  return { argv, io: input.io, isShell: "ptyCommand" in input && input.ptyCommand !== undefined };
+  return { argv, io: input.io };
 }
 
 /** Refuses, before anything is recorded, what execve would refuse with E2BIG. */
@@ -134,7 +132,8 @@ export interface SpawnPlan {
 }
 
 export function planSpawn(context: SupervisorContext, input: CommandInput, options: SpawnOptions): SpawnPlan {
-  const { argv, io, isShell } = checkCommand(input);
+  const { argv, io } = checkCommand(input);
+  const isShell = "ptyCommand" in input;
   const cwd = resolveCwd(options.cwd);
   const command = displayCommand(argv);
   const kind = checkOneOf("kind", options.kind ?? "task", ["task", "service"]);
