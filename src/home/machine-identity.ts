@@ -20,7 +20,7 @@ export async function readMachineIdentity(
   return {
     hostId: known.hostId ?? (await systemHostId()) ?? (await persistentHostId(home)),
     bootId: known.bootId ?? (await readFact("boot id", () => facts.readBootId(home, true))),
-    pidNamespace: known.pidNamespace ?? (await readFact("pid namespace", facts.readPidNamespace)),
+    pidNamespace: known.pidNamespace ?? (await readFact("pid namespace", () => facts.readPidNamespace())),
     timeNamespace:
       known.timeNamespace === undefined ? (readTimeNamespace()?.name ?? null) : known.timeNamespace,
   };

@@ -14,8 +14,13 @@ import { UnsafePath } from "../errors.js";
 import { errnoCode } from "./errno.js";
 
 const { O_APPEND, O_CREAT, O_RDONLY, O_TRUNC, O_WRONLY } = constants;
-/** Windows has neither. */
-const { O_NOFOLLOW = 0, O_NONBLOCK = 0 }: Partial<typeof constants> = constants;
+
+/** Flags for opening files; 0 on Windows, which has none of them. */
+const flag = (name: "O_DIRECTORY" | "O_NOFOLLOW" | "O_NONBLOCK"): number =>
+  name in constants ? constants[name] : 0;
+export const O_DIRECTORY = flag("O_DIRECTORY");
+export const O_NOFOLLOW = flag("O_NOFOLLOW");
+export const O_NONBLOCK = flag("O_NONBLOCK");
 
 /** Flags "w" and "a" without following a symbolic link, for files that stay open. */
 export const WRITE_FLAGS = {

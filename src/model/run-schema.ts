@@ -65,6 +65,7 @@ export const runDeadlinesSchema = z.object({
 
 export const runBoundarySchema = z.object({
   cgroup: z.string().nullable(),
+  /** Identifies the cgroup or the job, because another one may get the same name. */
   cgroupInode: z.string().nullable(),
   /** The name of the run's Job Object. Only on Windows. */
   jobId: z.string().optional(),

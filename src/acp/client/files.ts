@@ -4,6 +4,7 @@ import { type FileHandle, lstat, mkdir, open, readlink, realpath, rm } from "nod
 import { basename, dirname, isAbsolute, join, sep } from "node:path";
 import { defaults } from "../../defaults.js";
 import { errnoCode } from "../../home/errno.js";
+import { O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK } from "../../home/own-file.js";
 import { renameFile } from "../../home/rename-file.js";
 import { INVALID_PARAMS, REQUEST_REFUSED, RESOURCE_NOT_FOUND, RpcFailure } from "../wire/message.js";
 
@@ -23,8 +24,6 @@ export interface OpenDirectory extends AsyncDisposable {
 /** Kernel file systems: their files are not data, and some never end. */
 const VIRTUAL_ROOTS = ["/proc", "/sys", "/dev"];
 const { O_RDONLY, O_WRONLY, O_CREAT, O_EXCL } = constants;
-/** Windows has none of them. */
-const { O_DIRECTORY = 0, O_NOFOLLOW = 0, O_NONBLOCK = 0 }: Partial<typeof constants> = constants;
 
 /** Resolves the links in a path. Rejects if it is not below one of the roots. */
 export async function resolveContained(path: string, roots: readonly string[]): Promise<ContainedPath> {

@@ -50,9 +50,12 @@ async function queryCgroups<T>(
   return wanted.map((cgroup) => (isValidCgroup(cgroup) ? (answers.next().value as T) : ofInvalid));
 }
 
+/** A job of Windows is treated as a cgroup: its name is the path. */
 function isValidCgroup({ path, inode }: CgroupRef): boolean {
   return (
-    /^\d{1,20}$/.test(inode) && /^\/[^\0\n]*$/.test(path) && Buffer.byteLength(path) <= MAX_CGROUP_PATH_BYTES
+    /^\d{1,20}$/.test(inode) &&
+    /^(?:\/|Global\\)[^\0\n]*$/.test(path) &&
+    Buffer.byteLength(path) <= MAX_CGROUP_PATH_BYTES
   );
 }
 

@@ -11,16 +11,14 @@ export async function probeBoundary(
   platform: NodeJS.Platform = process.platform,
   probe: () => Promise<CgroupProbe> = probeCgroup,
 ): Promise<BoundaryKind> {
-  switch (platform) {
-    case "linux":
-      return (await probe()).state === "usable" ? "cgroup" : "subreaper";
-    case "win32":
-      return "job";
-    case "darwin":
-      return "lineage";
-    default:
-      return "group";
-  }
+  if (platform !== "linux") return boundaryElsewhere(platform);
+  return (await probe()).state === "usable" ? "cgroup" : "subreaper";
+}
+
+/** On other systems than Linux it depends on the system alone. */
+export function boundaryElsewhere(platform: NodeJS.Platform): Exclude<BoundaryKind, "cgroup" | "subreaper"> {
+  if (platform === "win32") return "job";
+  return platform === "darwin" ? "lineage" : "group";
 }
 
 /** Members are known only by the process group, or by ancestry without process handles. */

@@ -1,5 +1,4 @@
-import type { BoundaryKind } from "../../anchor/inspect/tier.js";
-import { probeBoundary } from "../../anchor/inspect/tier.js";
+import { boundaryElsewhere } from "../../anchor/inspect/tier.js";
 import { checkAnchor } from "./anchor.js";
 import { type Check, ok, warn } from "./check.js";
 import { checkKernel } from "./kernel.js";
@@ -10,11 +9,13 @@ export async function checkSystem(): Promise<Check[]> {
   const anchor = await checkAnchor();
   if (anchor.state === "bad") return [anchor];
   const level = anchor.state === "ok" ? "unique" : "handle";
-  return [anchor, ...boundaryChecks(await probeBoundary(), level)];
+  return [anchor, ...boundaryChecks(boundaryElsewhere(process.platform), level)];
 }
 
+type BoundaryElsewhere = ReturnType<typeof boundaryElsewhere>;
+
 /** The guarantees of a boundary outside of Linux, and what is missing. */
-export function boundaryChecks(boundary: BoundaryKind, level: string): readonly Check[] {
+export function boundaryChecks(boundary: BoundaryElsewhere, level: string): readonly Check[] {
   const tier = ok("tier", `runs started here get ${boundary}+launcher+${level}`);
   switch (boundary) {
     case "job":
@@ -35,7 +36,7 @@ export function boundaryChecks(boundary: BoundaryKind, level: string): readonly 
         warn("run limits", "none is possible: this system cannot limit a run as a whole"),
         tier,
       ];
-    default:
+    case "group":
       return [
         warn(
           "group",

@@ -29,16 +29,9 @@ export function serviceManager(
   env: Variables,
   home: string,
 ): ServiceManager | null {
-  switch (platform) {
-    case "linux":
-      return systemd(env);
-    case "darwin":
-      return launchd(env, userInfo().uid);
-    case "win32":
-      return taskScheduler(env, home);
-    default:
-      return null;
-  }
+  if (platform === "linux") return systemd(env);
+  if (platform === "darwin") return launchd(env, userInfo().uid);
+  return platform === "win32" ? taskScheduler(env, home) : null;
 }
 
 /** Starts nothing: the user decides that. */

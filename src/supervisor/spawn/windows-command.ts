@@ -14,7 +14,7 @@ export interface LaunchCommand {
 
 export interface WindowsContext {
   /** The environment of the run. */
-  readonly env: Readonly<Record<string, string>>;
+  readonly env: Readonly<Record<string, string | undefined>>;
   readonly cwd: string;
   readonly isFile?: (path: string) => boolean;
 }
@@ -75,8 +75,11 @@ function cmdPath(env: Readonly<Record<string, string | undefined>>): string {
   return win32.join(windowsVariable(env, "SystemRoot") ?? String.raw`C:\Windows`, "System32", "cmd.exe");
 }
 
-/** Null: there is none with a suffix that can be started. */
-function findProgram(program: string, { env, cwd, isFile = isRegularFile }: WindowsContext): string | null {
+/** The file of a program; null: there is none with a suffix that can be started. */
+export function findProgram(
+  program: string,
+  { env, cwd, isFile = isRegularFile }: WindowsContext,
+): string | null {
   if (program === "") return null;
   const hasPath = /[\\/:]/.test(program);
   const directories = hasPath ? [""] : (windowsVariable(env, "PATH") ?? "").split(";");
@@ -94,7 +97,7 @@ function findProgram(program: string, { env, cwd, isFile = isRegularFile }: Wind
   return null;
 }
 
-function suffixesOf(env: Readonly<Record<string, string>>): readonly string[] {
+function suffixesOf(env: WindowsContext["env"]): readonly string[] {
   const listed = (windowsVariable(env, "PATHEXT") ?? "").toLowerCase().split(";");
   const runnable = listed.filter((suffix) => RUNNABLE.includes(suffix));
   return runnable.length === 0 ? RUNNABLE : runnable;
@@ -109,11 +112,7 @@ function isRegularFile(path: string): boolean {
 }
 
 /** `/e:on`: the escape of `%` needs command extensions. `/v:off`: `!` is an ordinary character. `/d`: no AutoRun. */
-function batchCommand(
-  path: string,
-  words: readonly string[],
-  env: Readonly<Record<string, string>>,
-): readonly string[] {
+function batchCommand(path: string, words: readonly string[], env: WindowsContext["env"]): readonly string[] {
   const line = [`"${path.replaceAll("%", ESCAPED_PERCENT)}"`, ...words.map(quoteForBatch)].join(" ");
   return [cmdPath(env), "/e:on", "/v:off", "/d", "/s", "/c", `"${line}"`];
 }
