@@ -99,9 +99,9 @@ function signed(value: bigint): string {
   return value < 0n ? String(value) : `+${value}`;
 }
 
-function readIfExists(look: () => string, path: string): string | null {
+function readIfExists(read: () => string, path: string): string | null {
   try {
-    return look();
+    return read();
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === "ENOENT") return null;
     throw new StateUnusable(

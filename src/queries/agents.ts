@@ -62,7 +62,7 @@ const isDirectory: IsDirectory = (path) =>
  * The directories of a PATH that a caller gave: absolute, existing, each once.
  *
  * A directory on a network file system whose server is unreachable may never answer, and a blocked system call cannot be
- * cancelled. So all callers together look at one directory at a time: a blocked call occupies only one of the process's
+ * cancelled. So all callers together read one directory at a time: a blocked call occupies only one of the process's
  * few threads for file access, and each caller is answered within a fixed time.
  */
 export class CallerSearchPath {

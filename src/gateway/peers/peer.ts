@@ -173,16 +173,16 @@ export class Peer {
 function destroyWhenSilent(socket: Socket, silentMs: number, isBackpressured: () => boolean): void {
   let lastBytesRead = socket.bytesRead;
   let wasBackpressured = false;
-  const look = (): void => {
+  const check = (): void => {
     const backpressured = isBackpressured();
     if (socket.bytesRead === lastBytesRead && !backpressured && !wasBackpressured)
       socket.destroy(new Error(`no data for ${silentMs} ms`));
     lastBytesRead = socket.bytesRead;
-    // This side may have begun to read just before this look; the peer then has until the next one.
+    // If this side did not read until just before this check, the peer has time until the next check.
     wasBackpressured = backpressured;
   };
   // Reads what has arrived first: this process may have been stopped for that long.
-  const timer = setInterval(() => setImmediate(look), silentMs);
+  const timer = setInterval(() => setImmediate(check), silentMs);
   socket.once("close", () => clearInterval(timer));
 }
 
