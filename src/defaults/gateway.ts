@@ -79,6 +79,8 @@ export const gatewayDefaults = {
   socketCheckMs: 2_000,
   /** A gateway creates a missing socket again within this time; only after it a gateway is considered hanging. */
   gatewayRebindMs: 5_000,
+  /** Time for launchctl or schtasks, which may have to start the service that they ask. */
+  serviceManagerMs: 30_000,
   /** Time between SIGTERM and SIGKILL for a gateway that hangs. Runs survive a killed gateway. */
   gatewaySignalGraceMs: 10_000,
   /** One request of a reading command to a gateway that answered a moment ago: a page of a long log on a loaded machine. */

@@ -92,6 +92,7 @@ export async function checkGateway(
   const child = spawn(process.execPath, [main, "gateway", "run", "--check"], {
     stdio: ["ignore", "ignore", "pipe"],
     cwd: "/",
+    windowsHide: true,
     env: { ...environmentOutsideRuns(), HOLDFAST_HOME: home },
     timeout: defaults.gatewayReadyMs,
     killSignal: "SIGKILL",
@@ -156,6 +157,7 @@ function spawnGateway(
   const output = openOwnFileForWriting(errorFilePath(home), "truncate");
   const child = spawn(command, args, {
     detached: true,
+    windowsHide: true,
     stdio: ["ignore", "ignore", output],
     cwd: "/",
     env: { ...env, HOLDFAST_HOME: home },

@@ -1,4 +1,5 @@
 import { stat } from "node:fs/promises";
+import { delimiter, isAbsolute } from "node:path";
 import type { ResponseOf } from "../api/contract.js";
 import { SerialQueue } from "../async/concurrency.js";
 import type { AgentEntry } from "../config/agents.js";
@@ -78,7 +79,7 @@ export class CallerSearchPath {
   }
 
   async directories(path: string): Promise<readonly string[]> {
-    const named = path.split(":");
+    const named = path.split(delimiter);
     if (named.length > defaults.agentPathDirectories)
       throw new BadInput(
         "path",
@@ -87,7 +88,7 @@ export class CallerSearchPath {
     if (this.#waiting >= defaults.agentPathWaiting) throw new TooManyRequests("agents being looked for");
     const late = AbortSignal.timeout(this.#withinMs);
     this.#waiting += 1;
-    const absolute = new Set(named.filter((each) => each.startsWith("/")));
+    const absolute = new Set(named.filter((each) => isAbsolute(each)));
     const found = this.#queue
       .run(() => this.#findDirectories(absolute, late))
       .finally(() => (this.#waiting -= 1));

@@ -177,6 +177,8 @@ function limitText({ controller, how, where }: LimitProbe): string {
       return `${controller}: by cgroup v2 in ${where}`;
     case "v1":
       return `${controller}: by cgroup v1 in ${where}`;
+    case "job":
+      return `${controller}: by the run's Job Object`;
     case "v2-refused":
     case "v1-refused":
       return `${controller}: not possible, ${where} cannot be written`;

@@ -1,40 +1,13 @@
 import { access, readFile } from "node:fs/promises";
-import { release } from "node:os";
-import { findAnchorBinary, requireSameVersion } from "../../anchor/binary.js";
-import { inspectProcesses } from "../../anchor/inspect/processes.js";
-import { errorMessage } from "../../home/errno.js";
+import { checkAnchor } from "./anchor.js";
 import { checkCgroups } from "./cgroups.js";
-import { bad, type Check, ok, warn } from "./check.js";
+import { type Check, ok, warn } from "./check.js";
 
 /** Checks the features of the kernel and of this environment, which decide the guarantees of runs. */
 export async function checkKernel(): Promise<Check[]> {
-  if (process.platform !== "linux")
-    return [
-      bad("system", `${process.platform} has no anchor yet`, "use Linux; see docs/reference/limits.md"),
-    ];
   const [strength, children] = await Promise.all([checkAnchor(), checkProcessListing()]);
   const level = ({ ok: "unique", warn: "handle", bad: "number" } as const)[strength.state];
   return [strength, children, ...(await checkCgroups(level))];
-}
-
-async function checkAnchor(): Promise<Check> {
-  const name = "anchor";
-  const path = findAnchorBinary();
-  try {
-    requireSameVersion(path);
-    const [self] = await inspectProcesses(path, [process.pid], { brief: true });
-    if (self?.alive !== true)
-      return bad(name, `${path} runs, but does not see this process`, "mount /proc for this pid namespace");
-    if (self.identity.uniqueId === null)
-      return warn(
-        name,
-        `Linux ${release()}: processes have no unique id, so a recorded process is identified by other properties too`,
-        "Linux 6.9 or newer",
-      );
-    return ok(name, `${path} runs; Linux ${release()}, processes have a unique id`);
-  } catch (error) {
-    return bad(name, errorMessage(error));
-  }
 }
 
 async function checkProcessListing(): Promise<Check> {
@@ -78,7 +51,12 @@ function hidesOtherUsers(mounts: string): boolean {
 const MIN_OPEN_FILES = 1_024;
 const MIN_PROCESSES = 512;
 
-export async function checkProcessLimits(): Promise<Check> {
+/** Only Linux reports them. */
+export async function checkProcessLimits(): Promise<readonly Check[]> {
+  return process.platform === "linux" ? [await checkOpenFiles()] : [];
+}
+
+async function checkOpenFiles(): Promise<Check> {
   const text = await readFile("/proc/self/limits", "utf8").catch(() => "");
   const soft = (name: string): number => {
     const found = new RegExp(`^${name}\\s+(\\S+)`, "m").exec(text)?.[1];

@@ -1,5 +1,5 @@
 import { hkdfSync, randomBytes } from "node:crypto";
-import { rename, rm } from "node:fs/promises";
+import { rm } from "node:fs/promises";
 import type { ClientRequest, IncomingHttpHeaders, IncomingMessage } from "node:http";
 import { request, type RequestOptions } from "node:https";
 import type { Socket } from "node:net";
@@ -8,6 +8,7 @@ import type { ConnectionOptions } from "node:tls";
 import { defaults } from "../../defaults.js";
 import { type HoldfastError, type PeerFailure, Unauthorized } from "../../errors.js";
 import { readOwnFile, writeOwnFile } from "../../home/own-file.js";
+import { renameFile } from "../../home/rename-file.js";
 import type { GatewayRecord } from "../../model/gateway.js";
 import type { Requester } from "../../sessions/requester.js";
 import type { Sessions } from "../../sessions/sessions.js";
@@ -72,7 +73,7 @@ export class PeerDirectory {
     const draft = `${this.#path}.${process.pid}`;
     try {
       writeOwnFile(draft, JSON.stringify([...this.#known.values()]));
-      await rename(draft, this.#path);
+      await renameFile(draft, this.#path);
     } catch (error) {
       await rm(draft, { force: true });
       throw error;
