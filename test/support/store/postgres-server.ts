@@ -156,19 +156,22 @@ export async function startPostgresServer(
     void ended.then(() => ready.reject(new Error(`PostgreSQL did not start:\n${log}`)));
     await ready.promise;
   };
-  const kill = async (): Promise<void> => {
-    server.kill("SIGKILL");
-    await ended;
-  };
-  /** It and its processes, one for each connection. */
-  const signalAll = (signal: "SIGSTOP" | "SIGCONT"): void => {
-    server.kill(signal);
+  /** It and its processes, one for each connection. These first: a stopped server starts no other. */
+  const signalAll = (signal: "SIGSTOP" | "SIGCONT" | "SIGKILL"): void => {
+    if (signal !== "SIGCONT") server.kill("SIGSTOP");
     const children = readFileSync(`/proc/${server.pid}/task/${server.pid}/children`, "utf8");
     for (const pid of children.split(" ").filter(Boolean)) {
       // A process of a closed connection may have ended since.
       const child = readProcess(Number(pid));
       if (child !== null) signalProcess(child, signal);
     }
+    server.kill(signal);
+  };
+  const isRunning = (): boolean => server.exitCode === null && server.signalCode === null;
+  const kill = async (): Promise<void> => {
+    // All at once: without its server, a process of a connection answers the requests that it gets in time.
+    if (isRunning()) signalAll("SIGKILL");
+    await ended;
   };
   await start({ standBy: standByOf !== undefined });
   let count = 0;
