@@ -50,7 +50,7 @@ test("an attempt to deliver has a time limit whatever the receiver does, and its
 kind = "webhook"
 url = "${await url()}"
 secrets = [{ file = "${secret}" }]
-timeout-ms = ${name === "hangs" ? HANGING_LIMIT_MS : 30_000}
+timeout-ms = ${name === "hangs" ? HANGING_LIMIT_MS : 20_000}
 allow-http = true
 allow-networks = ["127.0.0.0/8"]
 `);

@@ -257,6 +257,9 @@ describe.concurrent.each([
         exit: { reason: "manual-cancel", detail: expect.stringContaining(`it also serves ${service}`) },
         emptiness: hasCgroup ? "proven" : "unproven",
       });
+      const again = await fixture.holdfast("process", "kill", record.runId);
+      expect(again.stdout + again.stderr).toContain("it had already ended: manual-cancel");
+      expect(again.code === 0).toBe(hasCgroup);
       expect(serviceProcess()).toBeDefined();
       expect(processState(anchorPid(record))).toBe("t");
       await anchor.release();
