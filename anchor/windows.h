@@ -1,0 +1,120 @@
+/* Internal to the windows-*.c files. */
+#ifndef WINDOWS_H
+#define WINDOWS_H
+
+#include <winsock2.h>
+#include <windows.h>
+
+#include "os.h"
+
+#define WIDE_SIZE 2048
+/* The exit code of a process that Holdfast ended: that of a process ended by SIGKILL in a shell. */
+#define KILLED_CODE 137
+
+/* windows-text.c */
+/* Sets errno for an error of Windows. Return false and -1. */
+bool fail_with(DWORD error);
+bool fail_last(void);
+int fail_descriptor(void);
+/* False: not UTF-8, or too long (errno is set). */
+bool to_wide(const char *text, WCHAR *out, size_t size);
+/* An absolute path gets the prefix that lifts the limit of 260 characters. */
+bool to_wide_path(const char *path, WCHAR *out, size_t size);
+/* `length` in characters, -1 for a terminated string. Cut at the size, at a character border. */
+size_t to_utf8(const WCHAR *text, long length, char *out, size_t size);
+/* Hashes text to a name of 32 hexadecimal digits: the first half of its SHA-256. */
+bool hash_name(const char *text, size_t length, char out[33]);
+/* For objects that only this user may open; NULL: they cannot be created safely (errno is set). */
+SECURITY_ATTRIBUTES *only_this_user(void);
+/* True if the process runs as our user; -1 if it cannot be told. */
+int same_user(HANDLE process);
+
+/* windows-io.c */
+enum slot_kind { SLOT_FREE, SLOT_PIPE, SLOT_LISTENER, SLOT_DIRECTORY, SLOT_FILE, SLOT_FLAG, SLOT_JOB, SLOT_PROCESS };
+
+struct transfer {
+  OVERLAPPED overlapped;
+  int fd;
+  bool pending;
+  DWORD error; /* of the last completed operation */
+};
+
+struct slot {
+  enum slot_kind kind;
+  HANDLE handle;         /* NULL: none */
+  struct transfer read;  /* of no bytes: it completes when there is something to read, or the other side is gone */
+  struct transfer write;
+  bool readable, ended;  /* ended: no more bytes will come */
+  bool lingers;          /* closed, but its last bytes are still being written */
+  char *held;            /* bytes being written */
+  volatile LONG flag;    /* SLOT_FLAG: readable. Set by other threads, too */
+  HANDLE wait;           /* SLOT_PROCESS: the registered wait */
+  WCHAR *name;           /* SLOT_DIRECTORY: its path; SLOT_LISTENER: the pipe's name */
+  char *marker;          /* SLOT_LISTENER: the path that clients know */
+};
+
+/* Takes the handle over; on failure it is closed. -1: errno is set. */
+int slot_open(enum slot_kind kind, HANDLE handle);
+/* NULL and errno unless the descriptor is of this kind. */
+struct slot *slot_of(int fd, enum slot_kind kind);
+/* Ends os_poll; any thread may call it. */
+void wake_poll(void);
+/* Makes a flag readable; any thread may call it. */
+void flag_raise(int fd);
+/* No read is in progress any more, so that another process can go on with the handle. */
+void pipe_release(struct slot *slot);
+/* An overlapped end for us, and a synchronous, inheritable end for a child. `access` is what the child may do. */
+int pipe_pair(DWORD access, HANDLE *child_end);
+
+/* windows-socket.c */
+void listener_close(struct slot *slot);
+bool listener_ready(const struct slot *slot);
+
+/* windows-process.c */
+HANDLE member_process(const struct member *member);
+/* Opens a process; NULL and errno. */
+HANDLE process_open(os_pid pid, DWORD access);
+uint64_t creation_time(HANDLE process);
+bool has_ended(HANDLE process);
+bool member_read(HANDLE process, os_pid pid, struct member *out);
+
+/* windows-list.c: one entry of a snapshot of all processes. */
+struct listed {
+  os_pid pid, ppid;
+  uint64_t created;
+  int threads;
+  bool suspended;
+  char command[COMMAND_SIZE];
+};
+/* Takes a snapshot, and returns its number of entries; -1 and errno. Valid until the next one. */
+long list_processes(const struct listed **out);
+
+/* windows-events.c */
+extern int events_descriptor;
+/* Raises the events descriptor when the process has ended. */
+bool watch_child(HANDLE process, HANDLE *wait);
+
+/* windows-job.c */
+HANDLE job_of(const struct boundary *boundary);
+
+/* windows-limits.c: the limits that the job is created with. */
+bool job_limits_apply(HANDLE job);
+
+/* windows-spawn.c: the leader that os_spawn_gated created; its handles stay open until it is reaped. */
+struct leader {
+  os_pid pid;
+  HANDLE process, thread, wait;
+  HPCON console;
+  bool reported, opened;
+};
+extern struct leader leader;
+
+/* windows-command.c */
+/* A command line that the usual rules parse into argv; NULL and errno. Freed with free(). */
+WCHAR *command_line(char *const *argv);
+/* The sorted block of variables that CreateProcessW wants; NULL and errno. */
+WCHAR *environment_block(char *const *env);
+/* Finds the program as the child's own PATH and PATHEXT say; false and errno ENOENT. */
+bool find_program(const char *name, char *const *env, const WCHAR *cwd, WCHAR *out, size_t size);
+
+#endif
