@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #define FREEZE_MS 2000
 #define MOVE_ROUNDS 64
@@ -19,7 +18,7 @@
 
 /* The content of ADOPT, copied, because collecting members may drop the connection that holds the frame. */
 struct request {
-  char id[sizeof((struct served *)0)->id], key[sizeof((struct served *)0)->key];
+  char id[sizeof((struct run *)0)->id], key[sizeof((struct run *)0)->key];
   char scope[SCOPE_SIZE];
   bool complete;
   uint64_t grace;
@@ -28,7 +27,7 @@ struct request {
 
 static const char zombie_leader_msg[] = "the first thread of one of its processes has ended: the kernel does not move such a process to another cgroup";
 
-static struct served *free_slot(void) {
+static struct run *free_slot(void) {
   for (int i = 0; i < RUNS_MAX; i++)
     if (!runs[i].active && !runs[i].abandoned) return &runs[i];
   return NULL;
@@ -36,8 +35,8 @@ static struct served *free_slot(void) {
 
 /* Opens a member of this run. errno is ESRCH if the process is not a member, EMFILE if not all members could be
  * checked. */
-static bool open_member(const struct identity *wanted, struct member *out) {
-  long most = tree_max(), count = collect(0);
+static bool open_member(struct run *run, const struct identity *wanted, struct member *out) {
+  long most = tree_max(), count = collect(run, 0);
   bool found = false;
   for (long i = 0; i < count; i++)
     if (os_same(&members[i].id, wanted) && !tree_dead(&members[i])) found = true;
@@ -53,7 +52,7 @@ static long collect_below(const struct member *root) {
   if (!os_refresh(&members[0]) || tree_dead(&members[0])) return 0;
   members[0].handle = -1; /* not closed with the others */
   (void)os_lookup_failed();
-  long most = tree_room(1), count = os_descendants(root, members + 1, most, NULL, 0);
+  long most = tree_room(1), count = os_descendants(root, members + 1, most, NULL, NULL, 0);
   if (count < most && !os_lookup_failed()) return count < 0 ? 0 : 1 + count;
   tree_release(1 + count);
   return -1;
@@ -104,77 +103,77 @@ static bool move(const struct boundary *from, const struct boundary *to, const s
   return done;
 }
 
-static void snapshot_members(const struct member *root) {
-  run.known[0] = root->id;
-  run.known_count = 1;
+static void snapshot_members(struct run *run, const struct member *root) {
+  run->known[0] = root->id;
+  run->known_count = 1;
   /* Two equal counts: no process was between two parents. */
-  for (long before = -1, round = 0; run.known_count != before && round < MOVE_ROUNDS; round++) {
-    before = run.known_count;
-    tree_release(collect(0));
+  for (long before = -1, round = 0; run->known_count != before && round < MOVE_ROUNDS; round++) {
+    before = run->known_count;
+    tree_release(collect(run, 0));
   }
 }
 
 /* Initializes a run without output and input that needs no owner. */
-static void describe(const struct served *parent, const struct request *request, const struct member *root) {
+static void describe(struct run *run, const struct run *parent, const struct request *request, const struct member *root) {
   uint64_t now = os_now_ms();
-  memcpy(run.instance, parent->instance, sizeof run.instance);
-  run.launcher = parent->launcher;
-  run.anchor = parent->anchor;
-  run.policy = parent->policy;
-  run.policy.service = run.policy.sweep_escapes = true;
-  run.policy.overall = run.policy.no_output = 0;
-  run.policy.grace = request->grace;
-  run.adopted = run.executed = run.gate_used = run.ready = true;
-  run.phase = RUNNING;
-  run.child = (struct child){.id = root->id, .gate = -1, .status = -1, .in = -1, .out = -1, .err = -1, .slave = -1};
-  run.session = root->sid;
-  run.leader_handle = root->handle;
-  run.started_at = run.overall_from = run.output_at = run.owner_lost_at = now;
-  run.check_at = now + CHECK_EVERY_MS;
+  memcpy(run->instance, parent->instance, sizeof run->instance);
+  run->launcher = parent->launcher;
+  run->anchor = parent->anchor;
+  run->policy = parent->policy;
+  run->policy.service = run->policy.sweep_escapes = true;
+  run->policy.overall = run->policy.no_output = 0;
+  run->policy.grace = request->grace;
+  run->adopted = run->executed = run->gate_used = run->ready = true;
+  run->phase = RUNNING;
+  run->child = (struct child){.id = root->id, .gate = -1, .status = -1, .in = -1, .out = -1, .err = -1, .slave = -1};
+  run->session = root->sid;
+  run->leader_handle = -1;
+  run->started_at = run->overall_from = run->output_at = run->owner_lost_at = now;
+  run->check_at = now + CHECK_EVERY_MS;
 }
 
 /* False and errno: nothing has changed. */
-static bool adopt(struct served *parent, struct served *slot, const struct request *request, const struct member *root) {
-  init_run(slot);
+static bool adopt(struct run *run, const struct run *parent, const struct request *request, const struct member *root) {
+  init_run(run);
   errno = EINVAL;
   if (!request->complete) return false;
-  if ((run.known = map_pages(KNOWN_SIZE)) == NULL) return false;
-  memcpy(run.id, request->id, sizeof run.id);
-  memcpy(run.key, request->key, sizeof run.key);
-  memcpy(run.scope, request->scope, sizeof run.scope);
-  describe(parent, request, root);
+  if ((run->known = os_map(KNOWN_SIZE)) == NULL) return false;
+  memcpy(run->id, request->id, sizeof run->id);
+  memcpy(run->key, request->key, sizeof run->key);
+  memcpy(run->scope, request->scope, sizeof run->scope);
+  describe(run, parent, request, root);
   bool bounded = parent->boundary.cgroup >= 0;
-  if (bounded) os_boundary_open(&run.boundary, cgroups_of_runs, run.id, "");
-  else memcpy(run.boundary.note, parent->boundary.note, sizeof run.boundary.note);
-  if (bounded && run.boundary.cgroup < 0) return false;
-  if (bounded && (run.boundary_events = os_boundary_events(&run.boundary)) < 0) return false;
-  if (!open_directory(parent->instance_directory)) {
+  if (bounded) os_boundary_open(&run->boundary, cgroups_of_runs, run->id, "");
+  else memcpy(run->boundary.note, parent->boundary.note, sizeof run->boundary.note);
+  if (bounded && run->boundary.cgroup < 0) return false;
+  if (bounded && (run->boundary_events = os_boundary_events(&run->boundary)) < 0) return false;
+  if (!open_directory(run, parent->instance_directory)) {
     int error = errno;
-    if (error != EEXIST) remove_directory();
+    if (error != EEXIST) remove_directory(run);
     errno = error;
     return false;
   }
-  if (!streams_open(&(struct frame){0}) || !save_anchor_file() || (bounded && !move(&parent->boundary, &run.boundary, root))) {
-    remove_directory();
+  if (!streams_open(run, &(struct frame){0}) || !save_anchor_file(run) || (bounded && !move(&parent->boundary, &run->boundary, root))) {
+    remove_directory(run);
     return false;
   }
-  snapshot_members(root);
+  snapshot_members(run, root);
   return true;
 }
 
-static void undo(void) {
+static void undo(struct run *run) {
   int error = errno;
-  os_boundary_remove(&run.boundary);
-  if (run.known != NULL) unmap_pages(run.known, KNOWN_SIZE);
-  if (run.boundary_events >= 0) close(run.boundary_events);
-  if (run.dir >= 0) close(run.dir);
-  if (run.listener >= 0) close(run.listener);
-  run.active = false;
+  os_boundary_remove(&run->boundary);
+  if (run->known != NULL) os_unmap(run->known, KNOWN_SIZE);
+  if (run->boundary_events >= 0) os_close(run->boundary_events);
+  if (run->dir >= 0) os_close(run->dir);
+  if (run->listener >= 0) os_close(run->listener);
+  run->active = false;
   errno = error;
 }
 
-static struct request read_request(const struct frame *frame) {
-  struct request request = {.grace = run.policy.grace};
+static struct request read_request(struct run *run, const struct frame *frame) {
+  struct request request = {.grace = run->policy.grace};
   frame_pid(frame, T_ROOT_PID, &request.root.pid);
   frame_number(frame, T_ROOT_START, &request.root.start);
   frame_number(frame, T_ROOT_UNIQUE, &request.root.unique);
@@ -185,63 +184,62 @@ static struct request read_request(const struct frame *frame) {
   return request;
 }
 
-static void refuse_for_descriptors(struct connection *connection) {
+static void refuse_for_descriptors(struct run *run, struct connection *connection) {
   char message[200];
   snprintf(message, sizeof message,
            "the anchor's descriptor limit of %ld leaves no room for another run; raise ulimit -n where the gateway is started",
            os_descriptor_limit());
-  refuse(connection, "adopt-descriptors", message);
+  refuse(run, connection, "adopt-descriptors", message);
 }
 
-static bool ends(struct connection *connection) {
-  bool over = run.phase != RUNNING || run.stop.set || run.leader_done;
-  if (over) refuse(connection, "adopt-phase", "the run is not running, or is about to end");
+static bool ends(struct run *run, struct connection *connection) {
+  bool over = run->phase != RUNNING || run->stop.set || run->leader_done;
+  if (over) refuse(run, connection, "adopt-phase", "the run is not running, or is about to end");
   return over;
 }
 
-void handle_adopt(struct connection *connection, const struct frame *frame) {
-  struct served *parent = serving, *slot = free_slot();
-  const struct request request = read_request(frame);
+void handle_adopt(struct run *run, struct connection *connection, const struct frame *frame) {
+  struct run *slot = free_slot();
+  const struct request request = read_request(run, frame);
   struct member root;
-  if (ends(connection)) return;
+  if (ends(run, connection)) return;
   if (os_limited()) {
-    refuse(connection, "adopt-limited", "the run has limits, which cannot be divided");
+    refuse(run, connection, "adopt-limited", "the run has limits, which cannot be divided");
     return;
   }
-  if (run.boundary.cgroup < 0 && strcmp(os_strength(), "number") == 0) {
-    refuse(connection, "adopt-weak", "without cgroups and process handles it could not be stopped separately from its run");
+  if (run->boundary.cgroup < 0 && strcmp(os_strength(), "number") == 0) {
+    refuse(run, connection, "adopt-weak", "without cgroups and process handles it could not be stopped separately from its run");
     return;
   }
   if (slot == NULL) {
-    refuse(connection, "adopt-many", "this anchor serves as many runs as it can");
+    refuse(run, connection, "adopt-many", "this anchor serves as many runs as it can");
     return;
   }
   const long needed = DESCRIPTORS_OF_A_RUN + DESCRIPTORS_RESERVED;
   if (os_descriptors_free(needed) < needed) {
-    refuse_for_descriptors(connection);
+    refuse_for_descriptors(run, connection);
     return;
   }
-  if (request.root.pid == run.child.id.pid || !open_member(&request.root, &root)) {
-    if (request.root.pid != run.child.id.pid && errno == EMFILE) refuse_for_descriptors(connection);
-    else refuse(connection, "adopt-member", "the process is not a member of this run, or is its leader");
+  if (request.root.pid == run->child.id.pid || !open_member(run, &request.root, &root)) {
+    if (request.root.pid != run->child.id.pid && errno == EMFILE) refuse_for_descriptors(run, connection);
+    else refuse(run, connection, "adopt-member", "the process is not a member of this run, or is its leader");
     return;
   }
-  if (connection->fd < 0 || ends(connection)) { /* collecting the members may have changed the state */
-    os_close(&root);
+  if (connection->fd < 0 || ends(run, connection)) { /* collecting the members may have changed the state */
+    os_release(&root);
     return;
   }
-  if (!adopt(parent, slot, &request, &root)) {
-    undo();
+  if (!adopt(slot, run, &request, &root)) {
+    undo(slot);
     int error = errno;
-    os_close(&root);
-    serving = parent;
-    if (error == EMFILE) refuse_for_descriptors(connection);
-    else refuse(connection, "adopt-failed", error == EOWNERDEAD ? zombie_leader_msg : strerror(error));
+    os_release(&root);
+    if (error == EMFILE) refuse_for_descriptors(run, connection);
+    else refuse(run, connection, "adopt-failed", error == EOWNERDEAD ? zombie_leader_msg : strerror(error));
     return;
   }
+  slot->leader_handle = os_exit_descriptor(&root);
   publish_heartbeat(); /* before the answer, because a launcher that ends the old run must spare this one */
-  serving = parent;
   struct out out = connection_out(connection, F_ADOPTED);
   out_text(&out, T_RUN_ID, request.id);
-  connection_send(connection, &out);
+  connection_send(run, connection, &out);
 }

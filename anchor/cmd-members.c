@@ -18,13 +18,13 @@ static void out_member(struct out *out, const struct member *member) {
   out_bytes(out, T_PROCESS, bytes, 8 * NUMBERS + 1 + length);
 }
 
-void handle_members(struct connection *connection, const struct frame *frame) {
-  char request[sizeof run.stop.request]; /* copied, because collecting members may drop the connection that holds the frame */
+void handle_members(struct run *run, struct connection *connection, const struct frame *frame) {
+  char request[sizeof run->stop.request]; /* copied, because collecting members may drop the connection that holds the frame */
   if (!frame_text(frame, T_REQUEST_ID, request, sizeof request)) {
-    refuse(connection, "bad-frame", "MEMBERS needs REQUEST_ID");
+    refuse(run, connection, "bad-frame", "MEMBERS needs REQUEST_ID");
     return;
   }
-  long count = collect(0);
+  long count = collect(run, 0);
   struct out out = connection_out(connection, F_MEMBERS_ARE);
   out_text(&out, T_REQUEST_ID, request);
   for (long i = 0, listed = 0; i < count && listed < LISTED_MAX; i++) {
@@ -33,5 +33,5 @@ void handle_members(struct connection *connection, const struct frame *frame) {
     listed++;
   }
   tree_release(count);
-  connection_send(connection, &out);
+  connection_send(run, connection, &out);
 }

@@ -2,7 +2,6 @@
 #include "run.h"
 #include "tree.h"
 
-#include <signal.h>
 #include <string.h>
 
 #define NAMED_MAX 512
@@ -17,7 +16,7 @@ static long read_named(const struct frame *frame) {
   long count = 0;
   while (field_next(frame, &at, &field) > 0) {
     if (field.tag != T_MEMBER) continue;
-    pid_t pid;
+    os_pid pid;
     uint64_t start, unique;
     struct field part = {.data = field.data, .length = 8};
     if (field.length != 24 || count == NAMED_MAX || !field_pid(&part, &pid)) return -1;
@@ -34,30 +33,28 @@ static bool is_named(const struct identity *id, long count) {
   return false;
 }
 
-static bool is_allowed(uint64_t signal) { return signal == SIGTERM || signal == SIGKILL || signal == SIGSTOP || signal == SIGCONT; }
-
 /* True if the run is being stopped or swept: then only the termination sends signals. */
-static bool ends(void) { return run.phase != RUNNING || run.stop.set || run.leader_done; }
+static bool ends(struct run *run) { return run->phase != RUNNING || run->stop.set || run->leader_done; }
 
-void handle_signal(struct connection *connection, const struct frame *frame) {
-  uint64_t signal = 0, sent = 0;
+void handle_signal(struct run *run, struct connection *connection, const struct frame *frame) {
+  uint64_t number = 0, sent = 0;
   long wanted = read_named(frame);
-  if (!frame_number(frame, T_SIGNAL, &signal) || !is_allowed(signal) || wanted < 0) {
-    refuse(connection, "signal-bad", "SIGNAL needs TERM, KILL, STOP or CONT, and at most 512 processes");
+  if (!frame_number(frame, T_SIGNAL, &number) || os_signal_of(number) == 0 || wanted < 0) {
+    refuse(run, connection, "signal-bad", "SIGNAL needs TERM, KILL, STOP or CONT, and at most 512 processes");
     return;
   }
-  long count = ends() ? 0 : collect(0);
-  bool over = ends(); /* collecting the members may have changed the state */
+  long count = ends(run) ? 0 : collect(run, 0);
+  bool over = ends(run); /* collecting the members may have changed the state */
   for (long i = 0; i < count && !over; i++)
-    if (members[i].id.pid != run.child.id.pid && !tree_dead(&members[i]) && is_named(&members[i].id, wanted) &&
-        os_signal(&members[i], (int)signal) == 0)
+    if (members[i].id.pid != run->child.id.pid && !tree_dead(&members[i]) && is_named(&members[i].id, wanted) &&
+        os_signal(&members[i], os_signal_of(number)) == 0)
       sent++;
   tree_release(count);
   if (over) {
-    refuse(connection, "signal-phase", "the run is not running, or is about to end");
+    refuse(run, connection, "signal-phase", "the run is not running, or is about to end");
     return;
   }
   struct out out = connection_out(connection, F_SIGNALLED);
   out_number(&out, T_COUNT, sent);
-  connection_send(connection, &out);
+  connection_send(run, connection, &out);
 }

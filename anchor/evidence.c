@@ -35,7 +35,7 @@ void json_process_facts(struct json *json, const struct member *member) {
   json_key_string(json, ",\"command\":", member->command);
 }
 
-void json_argv(struct json *json, const char *key, pid_t pid) {
+void json_argv(struct json *json, const char *key, os_pid pid) {
   char words[ARGV_SIZE];
   long length = os_command_line(pid, words, sizeof words), at = 0;
   json_raw(json, key);

@@ -15,7 +15,7 @@ void json_identity_fields(struct json *json, const struct identity *id);
 /* state, ppid, pgid, sid, uid, command */
 void json_process_facts(struct json *json, const struct member *member);
 /* At most 64 words and 8 KiB of the command line. */
-void json_argv(struct json *json, const char *key, pid_t pid);
+void json_argv(struct json *json, const char *key, os_pid pid);
 /* Writes a variable of the environment loaded last, cut at `size` - 1 bytes. */
 void json_variable(struct json *json, const char *key, const char *name, char *memory, size_t size);
 

@@ -25,7 +25,4 @@ struct heartbeat {
   struct heartbeat_run runs[RUNS_MAX];
 };
 
-/* The heartbeat of this anchor; NULL if no launcher shares it. */
-extern struct heartbeat *own_heartbeat;
-
 #endif

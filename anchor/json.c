@@ -1,10 +1,9 @@
 #include "json.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
+
+#include "os.h"
 
 static void put(struct json *json, const char *data, size_t length) {
   if (json->overflow || json->size - json->used <= length) {
@@ -63,21 +62,6 @@ void json_key_string(struct json *json, const char *key, const char *value) {
   else json_string(json, value);
 }
 
-bool file_save(int dir, const char *name, const void *data, size_t length) {
-  char temporary[64];
-  snprintf(temporary, sizeof temporary, ".%s.new", name);
-  int fd = openat(dir, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (fd < 0) return false;
-  ssize_t n = write(fd, data, length);
-  int error = n < 0 ? errno : n == (ssize_t)length ? 0 : ENOSPC;
-  if (close(fd) != 0 && error == 0) error = errno;
-  if (error == 0 && renameat(dir, temporary, dir, name) == 0) return true;
-  if (error == 0) error = errno;
-  unlinkat(dir, temporary, 0);
-  errno = error;
-  return false;
-}
-
 bool json_save(int dir, const char *name, const struct json *json) {
-  return !json->overflow && file_save(dir, name, json->data, json->used);
+  return !json->overflow && os_file_save(dir, name, json->data, json->used);
 }

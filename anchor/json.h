@@ -1,4 +1,4 @@
-/* Writes JSON into fixed memory, and files by rename. Nothing here parses JSON. */
+/* Writes JSON into fixed memory. Nothing here parses JSON. */
 #ifndef JSON_H
 #define JSON_H
 
@@ -20,8 +20,7 @@ void json_number(struct json *json, uint64_t value);
 /* Write `key`, which contains the punctuation, and the value. A NULL string becomes null. */
 void json_key_number(struct json *json, const char *key, uint64_t value);
 void json_key_string(struct json *json, const char *key, const char *value);
-/* Replace the file atomically: a reader never sees half a file. */
+/* Replaces the file atomically; false also if the text did not fit. */
 bool json_save(int dir, const char *name, const struct json *json);
-bool file_save(int dir, const char *name, const void *data, size_t length);
 
 #endif

@@ -1,6 +1,4 @@
 /* Linux: cgroup v2: the cgroups of an instance, and the boundary of a run. */
-#include "os.h"
-
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -342,7 +340,7 @@ bool os_boundary_freeze(const struct boundary *boundary, uint64_t patience_ms) {
   int events = openat(boundary->cgroup, "cgroup.events", O_RDONLY | O_CLOEXEC);
   bool frozen = false, asked = events >= 0 && write_at(boundary->cgroup, "cgroup.freeze", "1");
   while (asked && !frozen) {
-    struct pollfd p = {.fd = events, .events = POLLPRI};
+    struct os_poll p = {.fd = events, .wants = OS_PRIORITY};
     ssize_t n = pread(events, text, sizeof text - 1, 0);
     if (n <= 0) break;
     text[n] = 0;
@@ -368,6 +366,13 @@ int os_boundary_events(const struct boundary *boundary) {
   return boundary->cgroup < 0 ? -1 : openat(boundary->cgroup, "cgroup.events", O_RDONLY | O_CLOEXEC);
 }
 
+void os_boundary_events_read(int events) { (void)!pread(events, (char[256]){0}, 256, 0); }
+
+void os_boundary_close(struct boundary *boundary) {
+  if (boundary->cgroup >= 0) close(boundary->cgroup);
+  boundary->cgroup = -1;
+}
+
 static bool found_before(const struct member *found, long count, pid_t pid) {
   while (count-- > 0)
     if (found[count].id.pid == pid) return true;
@@ -383,7 +388,7 @@ static long members_below(const struct boundary *boundary, int cgroup, int depth
   for (long i = 0; i < listed && count < max; i++) {
     if (found_before(out, before, pids[i]) || !os_read_process(pids[i], &out[count])) continue;
     if (holds_in(boundary, cgroup, pids[i]) && (out[count].handle < 0 || still_alive(out[count].handle))) count++;
-    else os_close(&out[count]);
+    else os_release(&out[count]);
   }
   DIR *entries = depth < WALK_DEPTH ? open_entries(cgroup) : NULL;
   if (entries == NULL) return count;

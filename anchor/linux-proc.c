@@ -1,11 +1,11 @@
 /* Linux: facts about a process from /proc besides its identity. All are read by pid: the caller verifies before and
  * after that the pid names the same process. */
-#include "os.h"
-
 #include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "linux.h"
@@ -58,12 +58,33 @@ bool os_descriptor(pid_t pid, int fd, char *out, size_t size) {
   return read_link(path, out, size);
 }
 
+bool os_each_descriptor(os_pid pid, bool (*visit)(const char *, void *), void *of) {
+  static char target[4096];
+  char path[64];
+  snprintf(path, sizeof path, "/proc/%d/fd", pid);
+  DIR *descriptors = opendir(path);
+  bool found = false;
+  for (struct dirent *entry; !found && descriptors != NULL && (entry = readdir(descriptors)) != NULL;)
+    found = entry->d_name[0] >= '0' && entry->d_name[0] <= '9' && os_descriptor(pid, atoi(entry->d_name), target, sizeof target) && visit(target, of);
+  if (descriptors != NULL) closedir(descriptors);
+  return found;
+}
+
+/* Resolved through the root of the process, which may be in another mount namespace or chroot. */
+int os_path_seen_by(os_pid pid, const char *seen) {
+  char path[4096 + 32];
+  struct stat st;
+  snprintf(path, sizeof path, "/proc/%d/root%s", pid, seen);
+  if (stat(path, &st) == 0) return 1;
+  return errno == ENOENT || errno == ENOTDIR ? 0 : -1;
+}
+
 /* A parent is verified if the child still names it after it was opened, because the children of a dead process have
  * another parent. */
 static bool open_parent(struct member *child, struct member *out) {
   if (child->ppid <= 0 || !os_read_process(child->ppid, out)) return false;
   if (os_refresh(child) && child->ppid == out->id.pid && is_same_process(out)) return true;
-  os_close(out);
+  os_release(out);
   return false;
 }
 
@@ -72,10 +93,10 @@ long os_ancestors(const struct member *of, struct identity *out, long max) {
   long count = 0;
   while (count < max && open_parent(&child, &parent)) {
     out[count++] = parent.id;
-    if (child.handle != of->handle) os_close(&child);
+    if (child.handle != of->handle) os_release(&child);
     child = parent;
   }
-  if (child.handle != of->handle) os_close(&child);
+  if (child.handle != of->handle) os_release(&child);
   return count;
 }
 

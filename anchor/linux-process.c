@@ -1,6 +1,4 @@
 /* Linux: processes, by pidfd and /proc; subreaper. */
-#include "os.h"
-
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -9,14 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "linux.h"
@@ -25,31 +19,13 @@
 #define SYS_pidfd_open 434
 #define SYS_pidfd_send_signal 424
 #endif
-#ifndef SYS_close_range
-#define SYS_close_range 436
-#endif
 #define PIDFS_MAGIC 0x50494446 /* since Linux 6.9 the inode of a pidfd is unique per boot */
 #define ANCESTORS 64
-#define PREFERRED (-10)
 
 struct test_disable test_disable;
 static pid_t self, ancestors[ANCESTORS];
 static int ancestor_count;
 static bool ancestors_known;
-
-const char *const step_names[] = {"none", "directory", "boundary", "pty", "stdio", "fork", "session", "cwd", "exec", "spec", "limit"};
-
-uint64_t os_now_ms(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
-}
-
-bool os_peer_trusted(int fd) {
-  struct ucred peer = {.uid = (uid_t)-1};
-  socklen_t size = sizeof peer;
-  return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && (peer.uid == geteuid() || peer.uid == 0);
-}
 
 /* ---- reading /proc ---- */
 
@@ -172,11 +148,6 @@ bool os_init(void) {
   return readlink("/proc/self", seen, sizeof seen - 1) > 0 && strcmp(seen, own) == 0;
 }
 
-void os_close_above(int fd) {
-  if (syscall(SYS_close_range, (unsigned)fd + 1, ~0U, 0) == 0) return;
-  for (int i = fd + 1; i < 65536; i++) close(i); /* before Linux 5.9 */
-}
-
 int walk_ancestors(const pid_t **out) {
   struct stat_line line;
   ancestor_count = 0;
@@ -237,7 +208,7 @@ bool os_read_process(pid_t pid, struct member *out) {
   if (hidden) fill_hidden(out);
   if (!exists(pid, out->handle) || (!seen && !hidden)) {
     if (hidden) error = ESRCH;
-    os_close(out);
+    os_release(out);
     errno = seen ? ESRCH : error;
     return false;
   }
@@ -268,7 +239,7 @@ bool os_open(const struct identity *id, struct member *out) {
   if (!os_read_process(id->pid, out)) return false;
   if (os_same(id, &out->id)) return true;
   bool unsure = (out->id.start == 0 || id->start == 0) && (id->unique == 0 || out->id.unique == 0);
-  os_close(out);
+  os_release(out);
   errno = unsure ? EACCES : ESRCH;
   return false;
 }
@@ -290,16 +261,27 @@ bool os_refresh(struct member *member) {
   return true;
 }
 
-void os_close(struct member *member) {
+void os_release(struct member *member) {
   if (member->handle >= 0) close(member->handle);
   member->handle = -1;
+}
+
+int os_exit_descriptor(struct member *member) {
+  int handle = member->handle;
+  member->handle = -1;
+  return handle;
+}
+
+bool os_wait_exit(const struct member *member, int timeout_ms) {
+  struct pollfd p = {.fd = member->handle, .events = POLLIN};
+  return poll(&p, 1, timeout_ms) > 0;
 }
 
 bool os_identity(pid_t pid, struct identity *out) {
   struct member member;
   if (!os_read_process(pid, &member)) return false;
   *out = member.id;
-  os_close(&member);
+  os_release(&member);
   return true;
 }
 
@@ -313,7 +295,7 @@ void os_self(struct member *out) {
 
 bool os_untouchable(pid_t pid) { return pid <= 1 || pid == self || is_ancestor(pid) || getpgid(pid) == getpgrp(); }
 
-int os_signal(const struct member *member, int signal) {
+int posix_signal(const struct member *member, int signal) {
   pid_t pid = member->id.pid;
   if (os_untouchable(pid)) return EINVAL;
   if (member->handle >= 0)
@@ -326,31 +308,10 @@ int os_signal(const struct member *member, int signal) {
   return kill(pid, signal) == 0 ? 0 : errno;
 }
 
-static struct {
-  bool known;
-  struct rlimit files;
-  int priority;
-} callers;
-
 void os_harden_self(void) {
   write_at(AT_FDCWD, "/proc/self/oom_score_adj", "-900");
-  callers.priority = getpriority(PRIO_PROCESS, 0);
-  callers.known = getrlimit(RLIMIT_NOFILE, &callers.files) == 0;
-  if (!callers.known) return;
-  struct rlimit most = {.rlim_cur = callers.files.rlim_max, .rlim_max = callers.files.rlim_max};
-  (void)setrlimit(RLIMIT_NOFILE, &most); /* a handle for every member of a large tree */
+  posix_keep_limits();
 }
-
-void os_raise_priority(bool on) {
-  if (on || callers.known) (void)setpriority(PRIO_PROCESS, 0, on ? PREFERRED : callers.priority);
-}
-
-void restore_inherited_limits(void) {
-  if (callers.known) (void)setrlimit(RLIMIT_NOFILE, &callers.files);
-  os_raise_priority(false);
-}
-
-bool os_become_reaper(void) { return prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0; }
 
 /* ---- descendants ---- */
 
@@ -436,9 +397,9 @@ static long list_children(pid_t parent) {
   return count;
 }
 
-long os_count_children(bool (*skip)(pid_t)) {
+long os_count_children(bool (*skip)(pid_t, const void *), const void *of) {
   long found = list_children(self), count = 0;
-  for (long i = 0; i < found; i++) count += !skip(children[i]);
+  for (long i = 0; i < found; i++) count += !skip(children[i], of);
   siginfo_t info;
   if (found == 0 && scanned && waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) == 0) return 1;
   return found < 0 ? -1 : count;
@@ -462,12 +423,12 @@ static long keep_listed(const struct member *parent, struct member *out, long fr
     for (long j = 0; !keep && j < found; j++) keep = children[j] == out[i].id.pid && exists(out[i].id.pid, out[i].handle) && is_same_process(parent);
     out[i].ppid = parent->id.pid;
     if (keep) out[kept++] = out[i];
-    else os_close(&out[i]);
+    else os_release(&out[i]);
   }
   return kept;
 }
 
-static long collect_children(const struct member *parent, struct member *out, long count, long max, bool (*skip)(pid_t), int signal) {
+static long collect_children(const struct member *parent, struct member *out, long count, long max, bool (*skip)(pid_t, const void *), const void *of, int signal) {
   /* The children file of a hidden process is hidden too. Those of its children that are not hidden show it as their
    * parent. */
   long found = parent->state == STATE_HIDDEN ? scan_children(parent->id.pid) : list_children(parent->id.pid), from = count;
@@ -475,7 +436,7 @@ static long collect_children(const struct member *parent, struct member *out, lo
   if (found < 0) return -1;
   for (long i = 0; i < found && count < max; i++) {
     struct member *member = &out[count];
-    if ((skip != NULL && skip(children[i])) || !os_read_process(children[i], member)) continue;
+    if ((skip != NULL && skip(children[i], of)) || !os_read_process(children[i], member)) continue;
     if (member->state == STATE_HIDDEN) {
       some_hidden = true;
       count++;
@@ -486,7 +447,7 @@ static long collect_children(const struct member *parent, struct member *out, lo
     bool ours = !is_zombie && member->ppid == parent->id.pid && is_same_process(parent);
     if (ours && signal != 0 && member->state != 'T') os_signal(member, signal);
     if (ours) count++;
-    else os_close(member);
+    else os_release(member);
   }
   if (!some_hidden) return count;
   count = keep_listed(parent, out, from, count);
@@ -495,16 +456,16 @@ static long collect_children(const struct member *parent, struct member *out, lo
   return count;
 }
 
-long os_children(const struct member *parent, struct member *out, long max, bool (*skip)(pid_t), int signal) {
-  long count = collect_children(parent, out, 0, max, skip, signal);
+long os_children(const struct member *parent, struct member *out, long max, bool (*skip)(pid_t, const void *), const void *of, int signal) {
+  long count = collect_children(parent, out, 0, max, skip, of, signal);
   return count < 0 ? 0 : count;
 }
 
-long os_descendants(const struct member *root, struct member *out, long max, bool (*skip)(pid_t), int signal) {
-  long count = collect_children(root, out, 0, max, skip, signal);
+long os_descendants(const struct member *root, struct member *out, long max, bool (*skip)(pid_t, const void *), const void *of, int signal) {
+  long count = collect_children(root, out, 0, max, skip, of, signal);
   if (count < 0) return -1;
   for (long i = 0; i < count && count < max; i++) {
-    long more = collect_children(&out[i], out, count, max, skip, signal);
+    long more = collect_children(&out[i], out, count, max, skip, of, signal);
     if (more > 0) count = more;
   }
   return count;

@@ -2,10 +2,13 @@
 #ifndef LINUX_H
 #define LINUX_H
 
-#include <stdbool.h>
-#include <stddef.h>
+#include "posix.h"
 
-#include "os.h"
+/* Features that the test-only variable HOLDFAST_ANCHOR_WEAKEN disables. */
+struct test_disable {
+  bool cgroup, inode, pidfd, children, controllers;
+};
+extern struct test_disable test_disable;
 
 /* Read a file and return its length, the text NUL-terminated; -1 if it cannot be opened. */
 long read_file(const char *path, char *out, size_t size);
@@ -25,8 +28,6 @@ bool still_alive(int handle);
 int walk_ancestors(const pid_t **out);
 /* Parses pids and returns their number. Valid until the next list, also of children. */
 long listed_pids(const char *text, const pid_t **out);
-/* Restores the limits and the priority that we were started with, for a command. */
-void restore_inherited_limits(void);
 /* True if its pid still names the same process. */
 bool is_same_process(const struct member *member);
 

@@ -2,7 +2,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 
 #include "modes.h"
 #include "number.h"
@@ -34,12 +33,13 @@ static bool flag(int argc, char **argv, const char *name) {
   return false;
 }
 
-/* flock(2) belongs to the open file description, so the caller that passed the descriptor keeps the lock until it
- * closes it. Node has no flock. */
+/* The lock belongs to the descriptor of the caller that passed it, which keeps it until it closes it. Node has no
+ * flock. */
 static int lock_mode(void) {
-  if (flock(3, LOCK_EX | LOCK_NB) == 0) return fputs("\"locked\"\n", stdout) < 0 || fflush(stdout) != 0 ? 1 : 0;
-  if (errno == EWOULDBLOCK) return fputs("\"held\"\n", stdout) < 0 || fflush(stdout) != 0 ? 1 : 0;
-  fprintf(stderr, "anchor lock: descriptor 3 cannot be locked: %s\n", strerror(errno));
+  int error = os_lock_inherited(3);
+  if (error == 0) return fputs("\"locked\"\n", stdout) < 0 || fflush(stdout) != 0 ? 1 : 0;
+  if (error == EWOULDBLOCK) return fputs("\"held\"\n", stdout) < 0 || fflush(stdout) != 0 ? 1 : 0;
+  fprintf(stderr, "anchor lock: descriptor 3 cannot be locked: %s\n", strerror(error));
   return 1;
 }
 

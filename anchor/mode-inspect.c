@@ -2,7 +2,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "evidence.h"
 #include "modes.h"
@@ -16,7 +15,7 @@
 
 static bool brief, with_ports;
 
-static void json_markers(struct json *json, pid_t pid) {
+static void json_markers(struct json *json, os_pid pid) {
   static const char *const markers[][2] = {{",\"leaseId\":", "HOLDFAST_LEASE_ID"},
                                            {",\"runId\":", "HOLDFAST_RUN_ID"},
                                            {",\"instanceId\":", "HOLDFAST_GATEWAY_INSTANCE_ID"},
@@ -63,7 +62,7 @@ static void json_members(struct json *json, long count) {
 
 static void json_descendants(struct json *json, const struct member *root) {
   json_raw(json, ",\"descendants\":");
-  json_members(json, os_descendants(root, members, tree_max(), NULL, 0));
+  json_members(json, os_descendants(root, members, tree_max(), NULL, NULL, 0));
 }
 
 static void json_evidence(struct json *json, const struct member *root) {
@@ -107,7 +106,7 @@ static bool inspect_one(const struct identity *wanted) {
   json_process_facts(&json, &root);
   if (same) print_end(&json, !tree_dead(&root), matches && !tree_dead(&root));
   else print_gone();
-  os_close(&root);
+  os_release(&root);
   return true;
 }
 
@@ -117,7 +116,7 @@ static uint16_t wanted_port;
 static struct json holders;
 static int holders_shown;
 
-static void visit_holder(pid_t pid) {
+static void visit_holder(os_pid pid) {
   uint16_t ports[PORTS_SHOWN];
   struct member member;
   bool holds = false;
@@ -128,7 +127,7 @@ static void visit_holder(pid_t pid) {
   json_identity_fields(&holders, &member.id);
   json_key_string(&holders, ",\"command\":", member.command);
   json_raw(&holders, "}");
-  os_close(&member);
+  os_release(&member);
 }
 
 /* `port <number>` */
@@ -165,7 +164,7 @@ static bool inspect_members(const char *line) {
   if (count < 0) json_raw(&json, "null");
   else json_members(&json, count);
   evidence_print(&json);
-  if (boundary.cgroup >= 0) close(boundary.cgroup);
+  os_boundary_close(&boundary);
   return true;
 }
 
@@ -178,7 +177,7 @@ static bool parse_identity(const char *line, struct identity *out) {
     if (end == NULL) return false;
     line = *end == ' ' ? end + 1 : end;
   }
-  *out = (struct identity){.pid = (pid_t)number[0], .start = number[1], .unique = number[2]};
+  *out = (struct identity){.pid = (os_pid)number[0], .start = number[1], .unique = number[2]};
   return *end == 0 && number[0] > 0 && number[0] <= INT32_MAX;
 }
 
@@ -221,8 +220,7 @@ int inspect_mode(bool only_brief, bool and_ports) {
   with_ports = and_ports;
   for (;;) {
     fflush(stdout);
-    ssize_t n = read(0, input + have, sizeof input - 1 - have);
-    if (n < 0 && errno == EINTR) continue;
+    long n = os_read_input(input + have, sizeof input - 1 - have);
     if (n <= 0 && have > 0) input[have++] = '\n'; /* the last line may lack a line feed */
     else if (n <= 0) break;
     else have += (size_t)n;

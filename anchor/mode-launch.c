@@ -6,21 +6,9 @@
  * end of a run is overdue and its anchor still does not run, the launcher ends the run. A live supervisor does both
  * first. */
 #include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/signalfd.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "json.h"
 #include "modes.h"
@@ -36,6 +24,7 @@
 #define REAP_ROUND 4096
 #define PARTIAL_MS 20
 #define ACCEPT_RETRY_MS 100
+#define BACKLOG 1024
 #define STUCK_MS 5000 /* a process that survives KILL, sent once a second, for this long will not die of the next one */
 #define STUCK_MAX 64
 #define WATCH_MS 2000
@@ -54,7 +43,7 @@ struct client {
 };
 
 struct anchor {
-  pid_t pid;
+  os_pid pid;
   char run_id[RUN_ID_MAX + 1];
   bool lost;  /* dead, and its tree is not yet proven empty */
   int code, signal;
@@ -75,7 +64,7 @@ struct anchor {
  * again and again, but does not wait for it: neither before it records an anchor that died later, nor before it
  * exits. */
 struct stuck {
-  pid_t pid; /* not reaped, so the pid is not reused */
+  os_pid pid; /* not reaped, so the pid is not reused */
   uint64_t since;
 };
 
@@ -94,14 +83,15 @@ static struct identity me;
 static char *title; /* the memory of argv, which `ps` shows */
 static size_t title_size;
 
-static bool is_anchor(pid_t pid) {
+static bool is_anchor(os_pid pid, const void *unused) {
+  (void)unused;
   for (size_t i = 0; i < anchor_count; i++)
     if (anchors[i].pid == pid && (!anchors[i].lost || anchors[i].unreaped)) return true;
   return false;
 }
 
 static void forget_anchor(size_t at) {
-  if (anchors[at].heartbeat != NULL) (void)munmap(anchors[at].heartbeat, sizeof *anchors[at].heartbeat);
+  if (anchors[at].heartbeat != NULL) os_unmap(anchors[at].heartbeat, sizeof *anchors[at].heartbeat);
   anchors[at] = anchors[--anchor_count];
 }
 
@@ -113,21 +103,21 @@ static const char *run_of(const struct anchor *anchor, int at) {
 }
 
 /* True for anchors, and for processes that were stuck at `stuck_before`. */
-static bool is_expected(pid_t pid) {
+static bool is_expected(os_pid pid, const void *unused) {
   for (int i = 0; i < stuck_count; i++)
     if (stuck[i].pid == pid) return stuck[i].since + STUCK_MS <= stuck_before;
-  return is_anchor(pid);
+  return is_anchor(pid, unused);
 }
 
 static long count_unexpected(uint64_t when) {
   stuck_before = when;
-  return os_count_children(is_expected);
+  return os_count_children(is_expected, NULL);
 }
 
 /* ---- clients ---- */
 
 static void client_drop(struct client *client) {
-  close(client->fd);
+  os_close(client->fd);
   client->fd = -1;
   client->holds = false;
 }
@@ -138,7 +128,7 @@ static void out_end_status(struct out *out, int code, int signal) {
 }
 
 static void send_message(struct client *client, struct out *out) {
-  if (out_end(out) && send(client->fd, out->data, out->used, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)out->used) return;
+  if (out_end(out) && os_write(client->fd, out->data, out->used) == (long)out->used) return;
   client_drop(client); /* it does not read */
 }
 
@@ -178,29 +168,8 @@ static bool is_valid_id(const char *id) {
   return true;
 }
 
-/* Replaces the launcher's command line, which the anchor inherited, so that `ps` shows the anchor, as far as there
- * is room. */
-static void set_process_title(const char *run_id) {
-  char words[256];
-  int length = snprintf(words, sizeof words, "holdfast-anchor%crun%c%s%c--dir%c%s", 0, 0, run_id, 0, 0, instance_directory);
-  if (title == NULL || length < 0) return;
-  memset(title, 0, title_size);
-  size_t fits = (size_t)length < sizeof words ? (size_t)length : sizeof words;
-  memcpy(title, words, fits < title_size ? fits : title_size - 1);
-  prctl(PR_SET_NAME, "holdfast-anchor");
-}
-
-static int become_anchor(int connection, const char *run_id) {
-  static char directory[PATH_SIZE]; /* copied, because the title overwrites argv */
-  snprintf(directory, sizeof directory, "%s", instance_directory);
-  instance_directory = directory;
-  (void)setsid(); /* its own group, which the launcher may signal; not the launcher's session, because the launcher's death would send SIGHUP to a stopped anchor */
-  if (dup2(connection, 3) < 0) return 1;
-  os_close_above(3);
-  if (!os_init()) return 1;
-  os_raise_priority(false); /* the launcher may run with raised priority */
-  set_process_title(run_id);
-  return run_mode(run_id, directory, 3, have_cgroup ? runs_cgroup : NULL, note, true);
+static int become_anchor(const struct os_anchor_start *start, int connection) {
+  return run_mode(start->run_id, start->directory, connection, start->cgroups, start->note, true);
 }
 
 static void start_anchor(int fd, const char *run_id) {
@@ -211,19 +180,17 @@ static void start_anchor(int fd, const char *run_id) {
     anchors = more;
     anchor_room = room;
   }
-  struct heartbeat *heartbeat = mmap(NULL, sizeof *heartbeat, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (heartbeat == MAP_FAILED) heartbeat = NULL; /* the anchor is not watched */
-  else heartbeat->beat = os_now_ms();
-  pid_t pid = fork(); /* no exec: it would take several times as long as the rest */
-  if (pid == 0) {
-    own_heartbeat = heartbeat;
-    exit(become_anchor(fd, run_id));
-  }
+  struct heartbeat *heartbeat = os_map_shared(sizeof *heartbeat);
+  if (heartbeat != NULL) heartbeat->beat = os_now_ms(); /* otherwise the anchor is not watched */
+  const struct os_anchor_start start = {
+      .run_id = run_id, .directory = instance_directory, .cgroups = have_cgroup ? runs_cgroup : NULL, .note = note, .connection = fd,
+      .shared = heartbeat, .shared_size = sizeof *heartbeat, .title = title, .title_size = title_size,
+  };
+  os_pid pid = os_anchor_start(&start, become_anchor);
   if (pid < 0) {
-    if (heartbeat != NULL) (void)munmap(heartbeat, sizeof *heartbeat);
+    if (heartbeat != NULL) os_unmap(heartbeat, sizeof *heartbeat);
     return;
   }
-  if (heartbeat != NULL) (void)madvise(heartbeat, sizeof *heartbeat, MADV_DONTFORK); /* other anchors do not inherit it */
   struct anchor *anchor = &anchors[anchor_count++];
   *anchor = (struct anchor){.pid = pid, .kill_mode = "pid", .heartbeat = heartbeat};
   snprintf(anchor->run_id, sizeof anchor->run_id, "%s", run_id);
@@ -232,8 +199,8 @@ static void start_anchor(int fd, const char *run_id) {
 /* The first bytes show the request; they stay in the socket for the anchor. */
 static void client_read(struct client *client) {
   uint8_t head[FRAME_HEAD + 5 + RUN_ID_MAX];
-  ssize_t n = recv(client->fd, head, sizeof head, MSG_PEEK | MSG_DONTWAIT);
-  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  long n = os_peek(client->fd, head, sizeof head);
+  if (n < 0 && errno == EAGAIN) return;
   if (n <= 0 || client->holds) {
     client_drop(client);
     return;
@@ -242,7 +209,7 @@ static void client_read(struct client *client) {
   if (client->partial) return;
   if (head[4] == F_HOLD) {
     size_t all = 4 + ((size_t)head[0] | (size_t)head[1] << 8 | (size_t)head[2] << 16 | (size_t)head[3] << 24);
-    if (all < FRAME_HEAD || all > sizeof head || recv(client->fd, head, all, MSG_DONTWAIT) != (ssize_t)all) client_drop(client);
+    if (all < FRAME_HEAD || all > sizeof head || os_read(client->fd, head, all) != (long)all) client_drop(client);
     else answer_hold(client);
     return;
   }
@@ -256,11 +223,11 @@ static void client_read(struct client *client) {
 }
 
 static void client_accept(int listener, uint64_t now) {
-  int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+  int fd = os_accept(listener);
   accept_at = fd < 0 ? now + ACCEPT_RETRY_MS : 0; /* the connection stays in the backlog, so poll would return at once */
   if (fd < 0) return;
   if (!os_peer_trusted(fd)) {
-    close(fd);
+    os_close(fd);
     return;
   }
   for (int i = 0; i < CLIENTS_MAX; i++) {
@@ -269,12 +236,12 @@ static void client_accept(int listener, uint64_t now) {
     client_read(&clients[i]);
     return;
   }
-  close(fd);
+  os_close(fd);
 }
 
 /* ---- ending the processes of dead anchors ---- */
 
-static void forget_stuck(pid_t pid) {
+static void forget_stuck(os_pid pid) {
   for (int i = 0; i < stuck_count; i++)
     if (stuck[i].pid == pid) stuck[i--] = stuck[--stuck_count];
 }
@@ -282,7 +249,7 @@ static void forget_stuck(pid_t pid) {
 /* Adds those of the first `count` members that are our own children. */
 static void add_stuck(long count, uint64_t now) {
   for (long i = 0; i < count && stuck_count < STUCK_MAX; i++) {
-    bool known = members[i].ppid != getpid();
+    bool known = members[i].ppid != os_own_pid();
     for (int j = 0; j < stuck_count; j++) known |= stuck[j].pid == members[i].id.pid;
     if (!known) stuck[stuck_count++] = (struct stuck){.pid = members[i].id.pid, .since = now};
   }
@@ -297,34 +264,36 @@ static void lose_anchor(struct anchor *anchor, int code, int signal) {
 }
 
 static void reap_children(void) {
-  int status, reaped = 0;
-  for (pid_t pid; reaped++ < REAP_ROUND && (pid = waitpid(-1, &status, WNOHANG | __WALL)) > 0;) {
-    forget_stuck(pid);
+  struct os_ended ended;
+  for (int reaped = 0; reaped < REAP_ROUND && os_next_ended(&ended) > 0; reaped++) {
+    os_reap(ended.pid);
+    forget_stuck(ended.pid);
     for (size_t i = 0; i < anchor_count; i++) {
-      if (anchors[i].pid != pid || (anchors[i].lost && !anchors[i].unreaped)) continue;
+      if (anchors[i].pid != ended.pid || (anchors[i].lost && !anchors[i].unreaped)) continue;
       anchors[i].unreaped = false;
       if (anchors[i].lost) break;
       /* 0: its run has ended. 1: it never started. Otherwise the anchor died, and its processes are our children
        * now. */
-      if (anchors[i].swept || (WIFEXITED(status) && WEXITSTATUS(status) <= 1)) forget_anchor(i);
-      else lose_anchor(&anchors[i], WIFEXITED(status) ? WEXITSTATUS(status) : 0, WIFSIGNALED(status) ? WTERMSIG(status) : 0);
+      if (anchors[i].swept || ended.code == 0 || ended.code == 1) forget_anchor(i);
+      else lose_anchor(&anchors[i], ended.code < 0 ? 0 : (int)ended.code, ended.signal);
       break;
     }
   }
 }
 
-static long collect_residue(int signal) {
+static long collect_residue(void *unused, int signal) {
+  (void)unused;
   struct member self;
   os_self(&self);
   reap_children(); /* the zombies of a fork bomb must not use up all pids */
-  long count = os_descendants(&self, members, tree_max(), is_anchor, signal);
+  long count = os_descendants(&self, members, tree_max(), is_anchor, NULL, signal);
   return count < 0 ? 0 : count;
 }
 
 static int open_run(const char *run_id) {
   char path[PATH_SIZE];
   snprintf(path, sizeof path, "%.800s/runs/%s", instance_directory, run_id);
-  return open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+  return os_directory_open(path);
 }
 
 static void save_swept_run(const struct anchor *anchor, const char *run_id, const char *emptiness) {
@@ -332,8 +301,9 @@ static void save_swept_run(const struct anchor *anchor, const char *run_id, cons
   struct json json = {.data = text, .size = sizeof text};
   int dir = open_run(run_id);
   if (dir < 0) return;
-  if (faccessat(dir, "swept.json", F_OK, 0) == 0) { /* written by the process that ended the run: keep it */
-    close(dir);
+  struct os_file_info info;
+  if (os_file_info_at(dir, "swept.json", &info)) { /* written by the process that ended the run: keep it */
+    os_close(dir);
     return;
   }
   json_key_string(&json, "{\"runId\":", run_id);
@@ -346,7 +316,7 @@ static void save_swept_run(const struct anchor *anchor, const char *run_id, cons
   json_key_string(&json, ",\"emptiness\":", emptiness);
   json_raw(&json, "}\n");
   json_save(dir, "swept.json", &json);
-  close(dir);
+  os_close(dir);
 }
 
 static void save_swept(const struct anchor *anchor, const char *emptiness) {
@@ -361,7 +331,7 @@ static bool boundaries_empty(const struct anchor *anchor) {
   for (int at = -1; have_cgroup && at < RUNS_MAX; at++) {
     if (run_of(anchor, at) == NULL || !os_boundary_find(&boundary, runs_cgroup, run_of(anchor, at))) continue;
     empty &= os_boundary_empty(&boundary);
-    close(boundary.cgroup);
+    os_boundary_close(&boundary);
   }
   return empty;
 }
@@ -382,24 +352,24 @@ static bool any_lost(void) {
 static bool clean_up(uint64_t now) {
   struct boundary boundary;
   /* Counted on the raw list including zombies: a tree that keeps forking always has one entry until it is reaped. */
-  if (!any_lost() && os_count_children(is_anchor) == 0) return false;
+  if (!any_lost() && os_count_children(is_anchor, NULL) == 0) return false;
   os_raise_priority(true);
-  long left = collect_residue(0); /* counted before they are killed, for swept.json */
+  long left = collect_residue(NULL, 0); /* counted before they are killed, for swept.json */
   tree_release(left);
   for (size_t i = 0; i < anchor_count; i++)
     for (int at = -1; anchors[i].lost && have_cgroup && at < RUNS_MAX; at++) {
       if (run_of(&anchors[i], at) == NULL || !os_boundary_find(&boundary, runs_cgroup, run_of(&anchors[i], at))) continue;
       if (os_boundary_kill(&boundary)) anchors[i].kill_mode = "cgroup";
-      close(boundary.cgroup);
+      os_boundary_close(&boundary);
     }
-  long killed = tree_kill(collect_residue);
+  long killed = tree_kill(collect_residue, NULL);
   add_stuck(killed, now); /* before the next reaping, which removes those that died */
   tree_release(killed);
   /* If several anchors died, it is not known which one a process belonged to; the count is only for swept.json. */
   for (size_t i = 0; i < anchor_count; i++)
     if (anchors[i].lost && left > anchors[i].killed) anchors[i].killed = left;
   reap_children();
-  left = os_count_children(is_anchor);
+  left = os_count_children(is_anchor, NULL);
   for (size_t i = 0; i < anchor_count;) {
     bool empty = left == 0 || (anchors[i].lost && stuck_count > 0 && count_unexpected(anchors[i].lost_at) == 0);
     if (!anchors[i].lost || !empty || !boundaries_empty(&anchors[i])) {
@@ -430,7 +400,8 @@ static bool only_stuck(uint64_t now) {
 static const struct anchor *watched; /* for `is_root_of_another` */
 static int watched_run;
 
-static bool is_root_of_another(pid_t pid) {
+static bool is_root_of_another(os_pid pid, const void *unused) {
+  (void)unused;
   struct identity now;
   for (int i = 0; i < RUNS_MAX; i++) {
     const struct heartbeat_run *other = &watched->heartbeat->runs[i];
@@ -445,23 +416,17 @@ static int runs_served(const struct anchor *anchor) {
   return count;
 }
 
-static uint64_t wall_ms(void) {
-  struct timespec wall;
-  clock_gettime(CLOCK_REALTIME, &wall);
-  return (uint64_t)wall.tv_sec * 1000 + (uint64_t)wall.tv_nsec / 1000000;
-}
-
 /* Writes silent.json; the next supervisor makes an event of it. */
 static void save_silent_file(const struct heartbeat_run *run, uint64_t silent_ms, bool continued) {
   char text[128];
   struct json json = {.data = text, .size = sizeof text};
   int dir = open_run(run->id);
   if (dir < 0) return;
-  json_key_number(&json, "{\"at\":", wall_ms());
+  json_key_number(&json, "{\"at\":", os_wall_ms());
   json_key_number(&json, ",\"silentMs\":", silent_ms);
   json_raw(&json, continued ? ",\"continued\":true}\n" : ",\"continued\":false}\n");
   json_save(dir, "silent.json", &json);
-  close(dir);
+  os_close(dir);
 }
 
 /* Writes stop.json. A stop that the anchor had accepted keeps its reason. */
@@ -476,7 +441,7 @@ static void save_stop(const struct heartbeat_run *run, const char *reason) {
   json_key_string(&json, ",\"requestId\":", asked ? run->request : "");
   json_raw(&json, ",\"withoutAnchor\":true}\n");
   json_save(dir, "stop.json", &json); /* failure is ignored: a full disk must not prevent the end */
-  close(dir);
+  os_close(dir);
 }
 
 static void min_deadline(uint64_t at, const char *why, uint64_t *due, const char **reason) {
@@ -506,10 +471,11 @@ static struct boundary watched_boundary;
 
 /* Fills `members` with the processes of one run: all below an anchor that serves only it, else its cgroup, else the
  * tree of its leader. */
-static long collect_run(int signal) {
+static long collect_run(void *unused, int signal) {
+  (void)unused;
   const struct heartbeat_run *run = &watched->heartbeat->runs[watched_run];
   if (runs_served(watched) == 1) {
-    long count = os_descendants(&watched_anchor, members, tree_max(), NULL, signal);
+    long count = os_descendants(&watched_anchor, members, tree_max(), NULL, NULL, signal);
     return count < 0 ? 0 : count;
   }
   if (watched_boundary.cgroup >= 0) {
@@ -520,11 +486,11 @@ static long collect_run(int signal) {
   }
   if (!os_open(&run->root, &members[0])) return 0;
   if (tree_dead(&members[0])) {
-    os_close(&members[0]);
+    os_release(&members[0]);
     return 0;
   }
   if (signal != 0 && members[0].state != 'T') os_signal(&members[0], signal);
-  long count = os_descendants(&members[0], members + 1, tree_max() - 1, is_root_of_another, signal);
+  long count = os_descendants(&members[0], members + 1, tree_max() - 1, is_root_of_another, NULL, signal);
   return count < 0 ? 1 : 1 + count;
 }
 
@@ -532,16 +498,16 @@ static long collect_run(int signal) {
  * anchor that serves other runs is not killed; if it runs again, it finds this run empty. */
 static void kill_run(struct anchor *anchor, int at) {
   bool whole = watched_boundary.cgroup >= 0 && os_boundary_kill(&watched_boundary);
-  long count = tree_kill(collect_run), left = 0;
+  long count = tree_kill(collect_run, NULL), left = 0;
   tree_release(count);
   if (count > anchor->killed) anchor->killed = count;
-  count = collect_run(0);
+  count = collect_run(NULL, 0);
   for (long i = 0; i < count; i++) left += !tree_dead(&members[i]);
   tree_release(count);
   if (left > 0) return; /* the next check tries again */
   if (whole) anchor->kill_mode = "cgroup";
   if (runs_served(anchor) == 1) {
-    (void)os_signal(&watched_anchor, SIGKILL); /* only zombies are below it; the launcher reaps them */
+    (void)os_signal(&watched_anchor, OS_KILL); /* only zombies are below it; the launcher reaps them */
     return;
   }
   bool proven = watched_boundary.cgroup >= 0 && os_boundary_empty(&watched_boundary);
@@ -563,14 +529,14 @@ static void enforce(struct anchor *anchor, int at, const char *reason, uint64_t 
     uint64_t grace = run->grace < GRACE_MOST_MS ? run->grace : GRACE_MOST_MS;
     end->kill_at = now + grace;
     save_stop(run, reason);
-    long count = collect_run(0);
+    long count = collect_run(NULL, 0);
     for (long i = 0; grace > 0 && i < count; i++)
-      if (!tree_dead(&members[i]) && os_signal(&members[i], SIGTERM) == 0) os_signal(&members[i], SIGCONT);
+      if (!tree_dead(&members[i]) && os_signal(&members[i], OS_TERM) == 0) os_signal(&members[i], OS_CONT);
     tree_release(count);
   } else if (now >= end->kill_at) {
     kill_run(anchor, at);
   }
-  if (watched_boundary.cgroup >= 0) close(watched_boundary.cgroup);
+  os_boundary_close(&watched_boundary);
 }
 
 static void watch_anchor(struct anchor *anchor, uint64_t now, uint64_t slack) {
@@ -584,9 +550,9 @@ static void watch_anchor(struct anchor *anchor, uint64_t now, uint64_t slack) {
   if (!os_read_process(anchor->pid, &watched_anchor)) return;
   if (tree_dead(&watched_anchor)) { /* a zombie that its tracer has not reaped */
     anchor->unreaped = true;
-    lose_anchor(anchor, 0, SIGKILL);
+    lose_anchor(anchor, 0, OS_KILL);
   } else if (anchor->continued_at == 0 || now - anchor->continued_at >= CONTINUE_AGAIN_MS) {
-    bool first = anchor->continued_at == 0, sent = os_signal(&watched_anchor, SIGCONT) == 0;
+    bool first = anchor->continued_at == 0, sent = os_signal(&watched_anchor, OS_CONT) == 0;
     anchor->continued_at = now;
     for (int i = 0; first && i < RUNS_MAX; i++)
       if (anchor->heartbeat->runs[i].id[0] != 0) save_silent_file(&anchor->heartbeat->runs[i], silent_ms, sent);
@@ -597,7 +563,7 @@ static void watch_anchor(struct anchor *anchor, uint64_t now, uint64_t slack) {
       if (reason != NULL) enforce(anchor, i, reason, now);
     }
   }
-  os_close(&watched_anchor);
+  os_release(&watched_anchor);
 }
 
 /* A silent anchor is only sent SIGCONT, unless the end of one of its runs is overdue. */
@@ -617,28 +583,13 @@ static size_t anchors_left(void) {
 
 /* ---- main loop ---- */
 
-static int listen_at(const char *directory) {
-  struct sockaddr_un address = {.sun_family = AF_UNIX};
-  if ((size_t)snprintf(address.sun_path, sizeof address.sun_path, "%s/launcher.sock", directory) >= sizeof address.sun_path) {
-    errno = ENAMETOOLONG;
-    return -1;
-  }
-  int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  unlink(address.sun_path);
-  if (fd >= 0 && bind(fd, (struct sockaddr *)&address, sizeof address) == 0 && listen(fd, 1024) == 0) return fd;
-  int error = errno;
-  if (fd >= 0) close(fd);
-  errno = error;
-  return -1;
-}
-
 /* Writes launcher.json: the cgroups of this instance, for a supervisor that cleans up after the launcher. It is
  * valid only in the directory it was written in: a copy of that directory has another inode. */
 static void save_launcher(void) {
   char text[8 * PATH_SIZE], recorded[PATH_SIZE];
   struct json json = {.data = text, .size = sizeof text};
-  struct stat st;
-  int dir = open(instance_directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+  struct os_file_info place;
+  int dir = os_directory_open(instance_directory);
   if (dir < 0) return;
   if (have_cgroup) os_cgroup_recorded(runs_cgroup, recorded, sizeof recorded);
   json_key_number(&json, "{\"protocol\":", PROTOCOL);
@@ -658,12 +609,12 @@ static void save_launcher(void) {
     json_string(&json, recorded);
   }
   json_raw(&json, "]");
-  bool known = fstat(dir, &st) == 0;
-  json_key_number(&json, ",\"device\":\"", known ? (uint64_t)st.st_dev : 0);
-  json_key_number(&json, "\",\"inode\":\"", known ? (uint64_t)st.st_ino : 0);
+  bool known = os_file_info(dir, &place);
+  json_key_number(&json, ",\"device\":\"", known ? place.device : 0);
+  json_key_number(&json, "\",\"inode\":\"", known ? place.inode : 0);
   json_raw(&json, "\"}\n");
-  if (!known || !json_save(dir, "launcher.json", &json)) unlinkat(dir, "launcher.json", 0); /* no file is better than an older launcher's */
-  close(dir);
+  if (!known || !json_save(dir, "launcher.json", &json)) os_file_remove(dir, "launcher.json"); /* no file is better than an older launcher's */
+  os_close(dir);
 }
 
 static void announce(void) {
@@ -673,10 +624,9 @@ static void announce(void) {
   json_key_string(&json, ",\"cgroup\":", have_cgroup ? runs_cgroup : "");
   json_key_string(&json, ",\"note\":", note);
   json_raw(&json, "}\n");
-  (void)!write(1, text, json.used);
-  int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-  for (int fd = 0; fd < 3 && null >= 0; fd++) (void)dup2(null, fd);
-  if (null > 2) close(null);
+  fputs(text, stdout);
+  fflush(stdout);
+  os_release_caller();
 }
 
 static int count_clients(bool holding) {
@@ -685,23 +635,23 @@ static int count_clients(bool holding) {
   return count;
 }
 
-static void loop(int listener, int signals) {
+static void loop(int listener, int events) {
   _Static_assert(2 + CLIENTS_MAX <= POLL_MAX, "the set fits into one poll");
   uint64_t began = os_now_ms(), pause = 0; /* pause: until the next check of dead anchors */
   bool was_held = false;
   for (;;) {
-    struct pollfd p[2 + CLIENTS_MAX];
+    struct os_poll p[2 + CLIENTS_MAX];
     struct client *polled[2 + CLIENTS_MAX];
-    nfds_t count = 2;
+    size_t count = 2;
     bool partial = false;
-    p[0] = (struct pollfd){.fd = signals, .events = POLLIN};
+    p[0] = (struct os_poll){.fd = events, .wants = OS_READ};
     bool full = count_clients(true) + count_clients(false) == CLIENTS_MAX || os_now_ms() < accept_at ||
                 os_descriptors_free(DESCRIPTORS_RESERVED) < DESCRIPTORS_RESERVED; /* the next client waits in the backlog */
-    p[1] = (struct pollfd){.fd = full ? -1 : listener, .events = POLLIN};
+    p[1] = (struct os_poll){.fd = full ? -1 : listener, .wants = OS_READ};
     for (int i = 0; i < CLIENTS_MAX; i++) {
       if (clients[i].fd < 0) continue;
       partial |= clients[i].partial; /* the bytes stay in the socket, so poll would return at once: check again later */
-      p[count] = (struct pollfd){.fd = clients[i].fd, .events = clients[i].partial ? 0 : POLLIN};
+      p[count] = (struct os_poll){.fd = clients[i].fd, .wants = clients[i].partial ? 0 : OS_READ};
       polled[count++] = &clients[i];
     }
     bool quiet = count_clients(true) > 0 && count_clients(false) == 0;
@@ -711,15 +661,14 @@ static void loop(int listener, int signals) {
     if (partial && (wait < 0 || wait > PARTIAL_MS)) wait = PARTIAL_MS;
     os_poll(p, count, wait);
     uint64_t now = os_now_ms();
-    struct signalfd_siginfo info;
-    if (p[0].revents != 0)
-      while (read(signals, &info, sizeof info) > 0) continue; /* TERM and others are ignored while there are anchors */
-    for (nfds_t i = 2; i < count; i++) {
-      if (polled[i]->partial && (p[i].revents & (POLLHUP | POLLERR)) != 0) client_drop(polled[i]); /* the rest will not come */
-      else if (p[i].revents != 0 || polled[i]->partial) client_read(polled[i]);
+    char actor[64];
+    while (os_next_stop_request(events, actor, sizeof actor)) continue; /* TERM and others are ignored while there are anchors */
+    for (size_t i = 2; i < count; i++) {
+      if (polled[i]->partial && (p[i].ready & OS_GONE) != 0) client_drop(polled[i]); /* the rest will not come */
+      else if (p[i].ready != 0 || polled[i]->partial) client_read(polled[i]);
       if (polled[i]->fd >= 0 && !polled[i]->holds && now - polled[i]->since > HELLO_TIMEOUT_MS) client_drop(polled[i]);
     }
-    if (p[1].revents != 0) client_accept(listener, now);
+    if (p[1].ready != 0) client_accept(listener, now);
     reap_children();
     watch_anchors(now, count_clients(true) > 0);
     if (fresh_loss) pause = 0;
@@ -740,9 +689,9 @@ static void loop(int listener, int signals) {
 /* Includes device and inode: a copied state directory has the same instance id, and must never find the original's
  * cgroups. */
 static void format_place(const char *instance, char *out, size_t size) {
-  struct stat st;
-  bool known = stat(instance_directory, &st) == 0;
-  snprintf(out, size, "%.40s-%llx-%llx", instance, known ? (unsigned long long)st.st_dev : 0, known ? (unsigned long long)st.st_ino : 0);
+  struct os_file_info place = {0};
+  (void)os_path_info(instance_directory, &place);
+  snprintf(out, size, "%.40s-%llx-%llx", instance, (unsigned long long)place.device, (unsigned long long)place.inode);
 }
 
 int launch_mode(const char *instance_dir, const char *instance, char *argv, size_t argv_size) {
@@ -750,33 +699,28 @@ int launch_mode(const char *instance_dir, const char *instance, char *argv, size
   title_size = argv_size;
   char path[PATH_SIZE];
   instance_directory = instance_dir;
-  os_close_above(2); /* descriptors of the caller must not stay open */
-  (void)setsid();
-  int signals = os_open_signal_fd();
-  os_default_signals();
-  mode_t callers = umask(0077);
+  os_detach();
+  int events = os_events_open();
   for (int i = 0; i < CLIENTS_MAX; i++) clients[i].fd = -1;
   snprintf(path, sizeof path, "%.900s/runs", instance_dir);
   int listener = -1;
   const char *step = "cannot open a signalfd or become a subreaper";
-  bool ok = signals >= 0 && os_become_reaper() && os_identity(getpid(), &me);
-  if (ok) ok = (step = path, mkdir(path, 0700) == 0 || errno == EEXIST);
-  if (ok) ok = (step = "launcher.sock", (listener = listen_at(instance_dir)) >= 0);
+  bool ok = events >= 0 && os_become_reaper() && os_identity(os_own_pid(), &me);
+  if (ok) ok = (step = "the runs directory", os_directory_create(path) || errno == EEXIST);
+  snprintf(path, sizeof path, "%.900s/launcher.sock", instance_dir);
+  if (ok) ok = (step = "launcher.sock", (listener = os_listen(path, BACKLOG, &(uint64_t){0})) >= 0);
   if (!ok) {
-    fprintf(stdout, "{\"ready\":false,\"message\":\"%s: %s\"}\n", step == path ? "the runs directory" : step, strerror(errno));
+    fprintf(stdout, "{\"ready\":false,\"message\":\"%s: %s\"}\n", step, strerror(errno));
     return 1;
   }
-  umask(callers); /* the commands' default umask */
-  (void)!chdir("/");
   char place[80];
   format_place(instance, place, sizeof place);
   have_cgroup = os_cgroup_prepare(place, runs_cgroup, sizeof runs_cgroup, note, sizeof note);
   os_harden_self();
   save_launcher();
   announce();
-  loop(listener, signals);
+  loop(listener, events);
   if (have_cgroup) os_cgroup_leave(runs_cgroup); /* before the socket, because a successor creates cgroups if there are none */
-  snprintf(path, sizeof path, "%.900s/launcher.sock", instance_dir);
-  unlink(path);
+  os_path_remove(path);
   return 0;
 }

@@ -1,11 +1,8 @@
 /* Processes of other tools, identified by a variable in their environment: `anchor marked` lists them, `anchor reap
  * --only` ends one. */
 #include <errno.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "evidence.h"
 #include "modes.h"
@@ -54,11 +51,11 @@ static void json_parent(struct json *json, const struct member *member) {
   }
 }
 
-static void show_marked(pid_t pid) {
+static void show_marked(os_pid pid) {
   static char value[VALUE_SIZE];
   struct member member;
   /* Most processes have no such variable, and are skipped. */
-  if (pid == getpid() || !os_environ_load(pid) || os_environ_value(wanted_name) == NULL || !os_read_process(pid, &member)) return;
+  if (pid == os_own_pid() || !os_environ_load(pid) || os_environ_value(wanted_name) == NULL || !os_read_process(pid, &member)) return;
   bool marked = os_environ_load(pid) && os_environ_value(wanted_name) != NULL; /* again, because the handle is open now */
   struct json json = evidence_begin();
   json_raw(&json, "{");
@@ -73,7 +70,7 @@ static void show_marked(pid_t pid) {
     json_raw(&json, "}");
     evidence_print(&json);
   }
-  os_close(&member);
+  os_release(&member);
 }
 
 int marked_mode(int argc, char **argv) {
@@ -121,7 +118,7 @@ static bool parse(int argc, char **argv, struct request *request) {
     else if (strcmp(argv[i], "--marker") == 0) good = take_marker(argv[i + 1], request);
     else good = false;
   }
-  request->id.pid = (pid_t)pid;
+  request->id.pid = (os_pid)pid;
   request->grace = clamp_time(request->grace);
   return good && pid > 0 && request->value != NULL;
 }
@@ -143,10 +140,9 @@ static const char *verify(const struct request *request, struct member *out) {
 }
 
 static bool gone_within(struct member *member, uint64_t patience) {
-  struct pollfd p = {.fd = member->handle, .events = POLLIN};
   uint64_t until = os_now_ms() + patience;
   for (uint64_t now; (now = os_now_ms()) < until;)
-    if (poll(&p, 1, until - now > 60000 ? 60000 : (int)(until - now)) > 0) break;
+    if (os_wait_exit(member, until - now > 60000 ? 60000 : (int)(until - now))) break;
   return !os_refresh(member) || tree_dead(member);
 }
 
@@ -160,7 +156,7 @@ static void print_end(const struct member *member, const char *why_not, bool dea
   if (why_not == NULL && !dead) {
     json_key_number(&json, "{\"pid\":", (uint64_t)member->id.pid);
     json_key_number(&json, ",\"startTime\":", member->id.start);
-    json_key_string(&json, ",\"kind\":", getuid() != 0 && member->uid != getuid() ? "foreign-uid" : "unkillable");
+    json_key_string(&json, ",\"kind\":", os_is_foreign(member) ? "foreign-uid" : "unkillable");
     json_key_string(&json, ",\"command\":", member->command);
     json_raw(&json, "}");
   }
@@ -178,14 +174,14 @@ int reap_one_mode(int argc, char **argv) {
   const char *why_not = verify(&request, &member);
   bool dead = false;
   if (why_not == NULL && request.grace > 0) {
-    if (os_signal(&member, SIGTERM) == 0) os_signal(&member, SIGCONT); /* TERM to a stopped process stays pending */
+    (void)os_request_end(&member, 1);
     dead = gone_within(&member, request.grace);
   }
   if (why_not == NULL && !dead) {
-    os_signal(&member, SIGKILL);
+    os_signal(&member, OS_KILL);
     dead = gone_within(&member, DEATH_MS);
   }
   print_end(&member, why_not, dead);
-  os_close(&member);
+  os_release(&member);
   return fflush(stdout) == 0 ? 0 : 1;
 }

@@ -5,11 +5,8 @@
  * below it, and the run is empty if only zombies are. It is killed last. An anchor that also serves other runs is
  * never signalled: then only the run's cgroup, or the subtree of its leader, is ended. */
 #include <errno.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "evidence.h"
 #include "modes.h"
@@ -35,7 +32,7 @@ static long spared_count;
 static struct boundary reap_boundary;
 static long known; /* number of processes found so far, in `members`, each with an open handle */
 
-static bool is_known(pid_t pid) {
+static bool is_known(os_pid pid) {
   for (long i = 0; i < known; i++)
     if (members[i].id.pid == pid && members[i].state != 'X') return true; /* X: gone, and its pid may be reused */
   return false;
@@ -44,12 +41,13 @@ static bool is_known(pid_t pid) {
 static void keep_new(long found) {
   for (long i = known, end = known + found; i < end; i++) {
     struct member member = members[i];
-    if (is_known(member.id.pid)) os_close(&member);
+    if (is_known(member.id.pid)) os_release(&member);
     else members[known++] = member;
   }
 }
 
-static bool is_spared(pid_t pid) {
+static bool is_spared(os_pid pid, const void *unused) {
+  (void)unused;
   struct identity now;
   for (long i = 0; i < spared_count; i++)
     if (spared[i].pid == pid) return !os_identity(pid, &now) || os_same(&now, &spared[i]); /* a process that may be the leader is spared */
@@ -59,17 +57,18 @@ static bool is_spared(pid_t pid) {
 /* Searches the children of every live member, not only of the root: when a parent dies, its children are no longer
  * below the root. Orphans become children of the anchor, so the anchor's children are read last and no orphan is
  * missed. */
-static long collect_tree(int signal) {
+static long collect_tree(void *unused, int signal) {
+  (void)unused;
   for (long i = 0; i < known; i++)
     if (!os_refresh(&members[i])) members[i].state = 'X';
     else if (signal != 0 && !tree_dead(&members[i]) && members[i].state != 'T') os_signal(&members[i], signal);
   for (long i = 0; i < known; i++)
-    if (!tree_dead(&members[i])) keep_new(os_children(&members[i], members + known, tree_room(known), is_spared, signal));
+    if (!tree_dead(&members[i])) keep_new(os_children(&members[i], members + known, tree_room(known), is_spared, NULL, signal));
   if (reap_anchor.id.pid != 0) {
     long before = known;
-    keep_new(os_children(&reap_anchor, members + known, tree_room(known), is_spared, signal));
+    keep_new(os_children(&reap_anchor, members + known, tree_room(known), is_spared, NULL, signal));
     for (long i = before; i < known; i++)
-      if (!tree_dead(&members[i])) keep_new(os_children(&members[i], members + known, tree_room(known), is_spared, signal));
+      if (!tree_dead(&members[i])) keep_new(os_children(&members[i], members + known, tree_room(known), is_spared, NULL, signal));
   }
   long more = os_boundary_members(&reap_boundary, members + known, tree_room(known));
   if (more > 0) keep_new(more);
@@ -100,14 +99,14 @@ static bool verify(const struct request *request, char *why, size_t size) {
   else if (marked && request->lease != NULL && strcmp(lease, request->lease) == 0) snprintf(why, size, "start time and lease marker match");
   else {
     snprintf(why, size, "start time matches but no second fact does: left alone");
-    os_close(&reap_root);
+    os_release(&reap_root);
     return false;
   }
   if (!tree_dead(&reap_root)) {
     members[known++] = reap_root;
     return true;
   }
-  os_close(&reap_root);
+  os_release(&reap_root);
   return false;
 }
 
@@ -123,7 +122,7 @@ static const char *verify_anchor(const struct identity *id, const char *path, st
                     : !unique && !same_program                       ? "start time matches but neither unique id nor program does: left alone"
                     : !unique && (!os_refresh(out) || tree_dead(out)) ? "the anchor is gone"
                                                                      : NULL;
-  if (why != NULL) os_close(out);
+  if (why != NULL) os_release(out);
   return why;
 }
 
@@ -131,25 +130,22 @@ static const char *verify_anchor(const struct identity *id, const char *path, st
  * below it or in the cgroup. */
 static bool empty_below_anchor(void) {
   (void)os_lookup_failed();
-  if (tree_room(known) <= 0 || os_descendants(&reap_anchor, members + known, tree_room(known), NULL, 0) != 0) return false;
+  if (tree_room(known) <= 0 || os_descendants(&reap_anchor, members + known, tree_room(known), NULL, NULL, 0) != 0) return false;
   return !os_lookup_failed() && os_refresh(&reap_anchor) && !tree_dead(&reap_anchor) && os_boundary_empty(&reap_boundary);
 }
 
 /* Returns "gone" if the anchor exited by itself meanwhile. */
 static const char *kill_anchor(void) {
-  struct pollfd p = {.fd = reap_anchor.handle, .events = POLLIN};
-  if (os_signal(&reap_anchor, SIGKILL) != 0) return os_refresh(&reap_anchor) ? "kept" : "gone";
-  (void)poll(&p, 1, DEATH_MS);
+  if (os_signal(&reap_anchor, OS_KILL) != 0) return os_refresh(&reap_anchor) ? "kept" : "gone";
+  (void)os_wait_exit(&reap_anchor, DEATH_MS);
   return !os_refresh(&reap_anchor) || tree_dead(&reap_anchor) ? "killed" : "kept";
 }
 
-/* A handle is readable after its process has exited. */
 static void wait_for_death(uint64_t patience) {
   uint64_t until = os_now_ms() + patience;
   for (long i = 0; i < known; i++) {
     uint64_t now = os_now_ms();
-    struct pollfd p = {.fd = members[i].handle, .events = POLLIN};
-    if (!tree_dead(&members[i]) && now < until) (void)poll(&p, 1, members[i].handle < 0 ? 10 : (int)(until - now));
+    if (!tree_dead(&members[i]) && now < until) (void)os_wait_exit(&members[i], members[i].handle < 0 ? 10 : (int)(until - now));
   }
 }
 
@@ -182,7 +178,7 @@ static void print_reaped(bool verified, bool rooted, const char *why, long kille
   bool first = true;
   for (long i = 0; i < known; i++) {
     if (tree_dead(&members[i])) continue;
-    json_member(&json, first, &members[i], i >= ours ? "migrated" : members[i].state == STATE_HIDDEN ? "hidden" : getuid() != 0 && members[i].uid != getuid() ? "foreign-uid" : "unkillable");
+    json_member(&json, first, &members[i], i >= ours ? "migrated" : members[i].state == STATE_HIDDEN ? "hidden" : os_is_foreign(&members[i]) ? "foreign-uid" : "unkillable");
     first = false;
   }
   json_key_string(&json, "],\"emptiness\":", proven && first ? "proven" : "unproven");
@@ -199,19 +195,19 @@ static bool parse(int argc, char **argv, struct request *request) {
     const char *value = argv[i + 1];
     uint64_t pid = 0;
     bool good = true;
-    if (strcmp(argv[i], "--pid") == 0) good = number_within(value, INT32_MAX, &pid), request->root.pid = (pid_t)pid;
+    if (strcmp(argv[i], "--pid") == 0) good = number_within(value, INT32_MAX, &pid), request->root.pid = (os_pid)pid;
     else if (strcmp(argv[i], "--start") == 0) good = number_within(value, UINT64_MAX, &request->root.start);
     else if (strcmp(argv[i], "--unique") == 0) good = number_within(value, UINT64_MAX, &request->root.unique);
     else if (strcmp(argv[i], "--cgroup") == 0) request->cgroup = value;
     else if (strcmp(argv[i], "--cgroup-inode") == 0) good = number_within(value, UINT64_MAX, &request->cgroup_inode);
     else if (strcmp(argv[i], "--lease") == 0) request->lease = value;
     else if (strcmp(argv[i], "--grace") == 0) good = number_within(value, UINT64_MAX, &request->grace);
-    else if (strcmp(argv[i], "--anchor-pid") == 0) good = number_within(value, INT32_MAX, &pid), request->anchor.pid = (pid_t)pid;
+    else if (strcmp(argv[i], "--anchor-pid") == 0) good = number_within(value, INT32_MAX, &pid), request->anchor.pid = (os_pid)pid;
     else if (strcmp(argv[i], "--anchor-start") == 0) good = number_within(value, UINT64_MAX, &request->anchor.start);
     else if (strcmp(argv[i], "--anchor-unique") == 0) good = number_within(value, UINT64_MAX, &request->anchor.unique);
     else if (strcmp(argv[i], "--anchor-path") == 0) request->anchor_path = value;
     else if (strcmp(argv[i], "--spare-pid") == 0 && spared_count < SPARED_MAX)
-      good = number_within(value, INT32_MAX, &pid), spared[spared_count++].pid = (pid_t)pid;
+      good = number_within(value, INT32_MAX, &pid), spared[spared_count++].pid = (os_pid)pid;
     else if (strcmp(argv[i], "--spare-start") == 0 && last_spared() != NULL) good = number_within(value, UINT64_MAX, &last_spared()->start);
     else if (strcmp(argv[i], "--spare-unique") == 0 && last_spared() != NULL) good = number_within(value, UINT64_MAX, &last_spared()->unique);
     else return false;
@@ -223,20 +219,19 @@ static bool parse(int argc, char **argv, struct request *request) {
 }
 
 static void end_tree(uint64_t grace, bool in_cgroup, bool *whole) {
-  collect_tree(0);
-  for (long i = 0; grace > 0 && i < known; i++)
-    if (!tree_dead(&members[i]) && os_signal(&members[i], SIGTERM) == 0) os_signal(&members[i], SIGCONT);
+  collect_tree(NULL, 0);
+  if (grace > 0) (void)os_request_end(members, known);
   uint64_t until = os_now_ms() + grace;
   while (grace > 0 && living() > 0 && os_now_ms() < until) {
     wait_for_death(10);
-    collect_tree(0);
+    collect_tree(NULL, 0);
   }
   for (int round = 0; round < KILL_ROUNDS; round++) {
     bool some = living() > 0;
     if (in_cgroup && os_boundary_kill(&reap_boundary)) *whole |= some;
-    stop_then_kill(collect_tree);
+    stop_then_kill(collect_tree, NULL);
     wait_for_death(DEATH_MS / KILL_ROUNDS);
-    collect_tree(0);
+    collect_tree(NULL, 0);
     if (living() == 0 && os_boundary_empty(&reap_boundary)) break;
   }
 }
@@ -263,14 +258,14 @@ int reap_mode(int argc, char **argv) {
   if (!rooted) snprintf(why, sizeof why, anchored ? "the anchor is verified" : "cgroup path and inode match");
   os_harden_self();
   /* A working anchor would exit when its run is empty; its absence proves nothing. */
-  bool halted = anchored && reap_anchor.state != 'T' && os_signal(&reap_anchor, SIGSTOP) == 0;
+  bool halted = anchored && reap_anchor.state != 'T' && os_signal(&reap_anchor, OS_STOP) == 0;
   bool whole = false; /* cgroup.kill ended processes; TERM is sent to each one */
   end_tree(request.grace, in_cgroup, &whole);
   long killed = known - living(), ours = known;
   /* Without an anchor only the cgroup proves emptiness: ancestry misses processes whose parents died earlier. */
   bool proven = anchored ? empty_below_anchor() : reap_boundary.cgroup >= 0 && os_boundary_empty(&reap_boundary);
   const char *anchor = anchored ? proven ? kill_anchor() : "kept" : NULL;
-  if (halted && strcmp(anchor, "kept") == 0) (void)os_signal(&reap_anchor, SIGCONT);
+  if (halted && strcmp(anchor, "kept") == 0) (void)os_signal(&reap_anchor, OS_CONT);
   /* An adopted service has the marker of the run it came from. */
   if (request.lease != NULL && spared_count == 0)
     keep_new(os_marked("HOLDFAST_LEASE_ID", request.lease, members + known, tree_room(known)));
@@ -285,7 +280,7 @@ int continue_mode(int argc, char **argv) {
   bool good = argc % 2 == 0;
   for (int i = 0; good && i + 1 < argc; i += 2) {
     uint64_t pid = 0;
-    if (strcmp(argv[i], "--pid") == 0) good = number_within(argv[i + 1], INT32_MAX, &pid), id.pid = (pid_t)pid;
+    if (strcmp(argv[i], "--pid") == 0) good = number_within(argv[i + 1], INT32_MAX, &pid), id.pid = (os_pid)pid;
     else if (strcmp(argv[i], "--start") == 0) good = number_within(argv[i + 1], UINT64_MAX, &id.start);
     else if (strcmp(argv[i], "--unique") == 0) good = number_within(argv[i + 1], UINT64_MAX, &id.unique);
     else if (strcmp(argv[i], "--path") == 0) path = argv[i + 1];
@@ -297,7 +292,7 @@ int continue_mode(int argc, char **argv) {
   }
   struct member anchor;
   const char *why = verify_anchor(&id, path, &anchor);
-  int error = why == NULL ? os_signal(&anchor, SIGCONT) : 0;
+  int error = why == NULL ? os_signal(&anchor, OS_CONT) : 0;
   if (error != 0) why = strerror(error);
   char state[2] = {why == NULL ? anchor.state : 0, 0};
   struct json json = evidence_begin();
@@ -306,6 +301,6 @@ int continue_mode(int argc, char **argv) {
   json_key_string(&json, ",\"state\":", state[0] == 0 ? NULL : state);
   json_raw(&json, "}");
   evidence_print(&json);
-  os_close(&anchor);
+  os_release(&anchor);
   return fflush(stdout) == 0 ? 0 : 1;
 }

@@ -2,13 +2,10 @@
  * `anchor survey`: prints one JSON line for each launcher, anchor and supervisor on this machine, and for each cgroup of a
  * run, of all state directories. It changes nothing.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "evidence.h"
 #include "modes.h"
@@ -49,43 +46,35 @@ static const char *option_of(const char *words, const char *end, const char *nam
   return NULL;
 }
 
-/* The anchor keeps the directories of its runs open, `<instance>/runs/<run>`. True if one of them exists, so that
- * the instance's directory, or one above it, was renamed. */
-static bool was_renamed(pid_t pid, const char *directory) {
-  char path[64], link[LINK_SIZE], runs[WORDS_SIZE + 8];
-  const char *name = strrchr(directory, '/');
-  snprintf(runs, sizeof runs, "%s/runs", name == NULL ? directory : name);
-  snprintf(path, sizeof path, "/proc/%d/fd", pid);
-  DIR *descriptors = opendir(path);
-  bool found = false;
-  for (struct dirent *entry; !found && descriptors != NULL && (entry = readdir(descriptors)) != NULL;) {
-    if (entry->d_name[0] < '0' || entry->d_name[0] > '9' || !os_descriptor(pid, atoi(entry->d_name), link, sizeof link)) continue;
-    char *run = strrchr(link, '/');
-    if (run == NULL || ends_with(link, DELETED)) continue;
-    *run = 0;
-    found = ends_with(link, runs);
-  }
-  if (descriptors != NULL) closedir(descriptors);
-  return found;
+static bool is_run_below(const char *target, void *runs) {
+  char directory[LINK_SIZE];
+  const char *run = strrchr(target, '/');
+  if (run == NULL || ends_with(target, DELETED)) return false;
+  snprintf(directory, sizeof directory, "%.*s", (int)(run - target), target);
+  return ends_with(directory, runs);
 }
 
-/* Resolved through the root of the process, which may be in another mount namespace or chroot. */
-static void json_directory(struct json *json, pid_t pid, const char *directory) {
-  char path[WORDS_SIZE + 32];
-  struct stat st;
+/* The anchor keeps the directories of its runs open, `<instance>/runs/<run>`. True if one of them exists, so that
+ * the instance's directory, or one above it, was renamed. */
+static bool was_renamed(os_pid pid, const char *directory) {
+  char runs[WORDS_SIZE + 8];
+  const char *name = strrchr(directory, '/');
+  snprintf(runs, sizeof runs, "%s/runs", name == NULL ? directory : name);
+  return os_each_descriptor(pid, is_run_below, runs);
+}
+
+static void json_directory(struct json *json, os_pid pid, const char *directory) {
   json_key_string(json, ",\"directory\":", directory);
-  snprintf(path, sizeof path, "/proc/%d/root%s", pid, directory);
-  bool there = stat(path, &st) == 0;
-  bool gone = !there && (errno == ENOENT || errno == ENOTDIR);
-  if (gone) there = was_renamed(pid, directory);
-  json_key_string(json, ",\"there\":", there ? "yes" : gone ? "no" : "unknown");
+  int seen = os_path_seen_by(pid, directory);
+  bool there = seen > 0 || (seen == 0 && was_renamed(pid, directory));
+  json_key_string(json, ",\"there\":", there ? "yes" : seen == 0 ? "no" : "unknown");
 }
 
 /* Prints launchers and anchors, recognized by executable and command line. */
-static void show_machinery(pid_t pid) {
+static void show_machinery(os_pid pid) {
   static char words[WORDS_SIZE], link[LINK_SIZE], cgroup[PATH_SIZE];
   struct member member;
-  if (pid == getpid() || !os_executable(pid, link, sizeof link)) return;
+  if (pid == os_own_pid() || !os_executable(pid, link, sizeof link)) return;
   cut_deleted(link);
   if (!is_anchor_binary(link) || !os_read_process(pid, &member)) return;
   long length = os_command_line(pid, words, sizeof words - 1);
@@ -110,32 +99,31 @@ static void show_machinery(pid_t pid) {
     json_raw(&json, "}");
     evidence_print(&json);
   }
-  os_close(&member);
+  os_release(&member);
+}
+
+static bool take_locked_directory(const char *target, void *directory) {
+  char *out = directory;
+  snprintf(out, LINK_SIZE, "%s", target);
+  cut_deleted(out);
+  if (!ends_with(out, LOCK)) return false;
+  out[strlen(out) - strlen(LOCK)] = 0;
+  return true;
 }
 
 /* Prints supervisors: processes with an open instance.lock, also a deleted one. */
-static void show_supervisor(pid_t pid) {
-  char path[64], link[LINK_SIZE];
-  snprintf(path, sizeof path, "/proc/%d/fd", pid);
-  DIR *descriptors = opendir(path);
-  if (descriptors == NULL) return;
-  for (struct dirent *entry; (entry = readdir(descriptors)) != NULL;) {
-    if (entry->d_name[0] < '0' || entry->d_name[0] > '9' || !os_descriptor(pid, atoi(entry->d_name), link, sizeof link)) continue;
-    cut_deleted(link);
-    if (!ends_with(link, LOCK)) continue;
-    link[strlen(link) - strlen(LOCK)] = 0;
-    struct json json = evidence_begin();
-    json_key_string(&json, "{\"kind\":", "supervisor");
-    json_key_number(&json, ",\"pid\":", (uint64_t)pid);
-    json_key_string(&json, ",\"directory\":", link);
-    json_raw(&json, "}");
-    evidence_print(&json);
-    break;
-  }
-  closedir(descriptors);
+static void show_supervisor(os_pid pid) {
+  char directory[LINK_SIZE];
+  if (!os_each_descriptor(pid, take_locked_directory, directory)) return;
+  struct json json = evidence_begin();
+  json_key_string(&json, "{\"kind\":", "supervisor");
+  json_key_number(&json, ",\"pid\":", (uint64_t)pid);
+  json_key_string(&json, ",\"directory\":", directory);
+  json_raw(&json, "}");
+  evidence_print(&json);
 }
 
-static void json_markers(struct json *json, pid_t pid) {
+static void json_markers(struct json *json, os_pid pid) {
   char value[MARKER_SIZE];
   bool read = os_environ_load(pid);
   if (read) json_variable(json, ",\"runId\":", "HOLDFAST_RUN_ID", value, sizeof value);

@@ -74,18 +74,18 @@ struct residue {
  * it. */
 #define SCOPE_SIZE 2048
 
-struct served {
+struct run {
   bool active, abandoned; /* abandoned: the run has ended while the anchor continues; `boundary` and `known` still identify its processes */
   char id[64], instance[64], key[80], directory[PATH_SIZE], instance_directory[PATH_SIZE];
   char scope[SCOPE_SIZE];
   int dir;
   int listener;
-  ino_t socket_inode;
+  uint64_t socket_inode;
   enum phase phase;
   struct policy policy;
   struct child child;
   struct identity anchor;
-  pid_t launcher; /* 0: none, or it has died */
+  os_pid launcher; /* 0: none, or it has died */
   struct boundary boundary;
   char limit_note[NOTE_SIZE]; /* why a limit could not be set */
   int boundary_events;
@@ -106,7 +106,8 @@ struct served {
   struct child_report failure;
 
   bool leader_done, leader_zombie, leader_saved;
-  int leader_code, leader_signal; /* -1: not this one */
+  int64_t leader_code; /* -1: not this one */
+  int leader_signal;
   bool empty, end_sent;
 
   struct residue residue[RESIDUE_KEPT];
@@ -124,94 +125,85 @@ struct served {
   /* Adopted: its leader becomes a child of the anchor only when its parents have died. */
   bool adopted, leader_gone;
   int leader_handle;       /* readable when the leader has ended; -1: none, or already handled */
-  pid_t session;           /* a process in another session has detached itself */
+  os_pid session;           /* a process in another session has detached itself */
   struct identity *known;  /* all members at the last snapshot */
   long known_count;
   uint64_t refresh_at;
 };
 
-extern struct served runs[RUNS_MAX];
-/* The current run. Code that changes it must restore it. */
-extern struct served *serving;
-#define run (*serving)
+extern struct run runs[RUNS_MAX];
 
 /* Number of runs that this anchor serves. */
 int runs_active(void);
 
 /* streams.c */
 /* Opens spools as START requests, for the ends of the child's pipes. False: out of memory. */
-bool streams_open(const struct frame *start);
+bool streams_open(struct run *run, const struct frame *start);
 bool stream_wants_read(const struct stream *stream);
-void stream_read(struct stream *stream);
-void streams_settle(uint64_t now);
-bool streams_ended(void);
-void streams_abandon(void);
+void stream_read(struct run *run, struct stream *stream);
+void streams_settle(struct run *run, uint64_t now);
+bool streams_ended(struct run *run);
+void streams_abandon(struct run *run);
 /* Checks the spool files for damage by other programs, and reports lost bytes. */
-void streams_check(void);
-void streams_drain(uint64_t now);
+void streams_check(struct run *run);
+void streams_drain(struct run *run, uint64_t now);
 /* Frees memory and spool files; the pipe ends are already closed. */
-void streams_free(void);
-void input_accept(struct connection *from, uint64_t offset, const uint8_t *data, size_t length);
-void input_close_at(uint64_t offset);
-bool input_wants_write(void);
-void input_write(void);
-void input_reader_gone(void);
+void streams_free(struct run *run);
+void input_accept(struct run *run, struct connection *from, uint64_t offset, const uint8_t *data, size_t length);
+void input_close_at(struct run *run, uint64_t offset);
+bool input_wants_write(struct run *run);
+void input_write(struct run *run);
+void input_reader_gone(struct run *run);
 bool is_terminal_size(uint64_t rows, uint64_t cols);
-void input_resize(uint64_t rows, uint64_t cols);
+void input_resize(struct run *run, uint64_t rows, uint64_t cols);
 
 /* connections.c */
-void connections_accept(uint64_t now);
-void connections_add_owner(int fd);
-bool connection_read(struct connection *connection);
+void connections_accept(struct run *run, uint64_t now);
+void connections_add_owner(struct run *run, int fd);
+bool connection_read(struct run *run, struct connection *connection);
 void connection_flush(struct connection *connection);
-void connection_drop(struct connection *connection);
-void connections_finish(uint64_t patience_ms);
+void connection_drop(struct run *run, struct connection *connection);
+void connections_finish(struct run *run, uint64_t patience_ms);
 struct out connection_out(struct connection *connection, uint8_t type);
-void connection_send(struct connection *connection, struct out *out);
-void send_to_all(uint8_t type, void (*fill)(struct out *, const void *), const void *data);
-void send_failed(struct connection *connection, enum step step, int error);
-void send_welcome(struct connection *connection);
-void refuse(struct connection *connection, const char *code, const char *message);
-void out_stop(struct out *out, const void *unused);
+void connection_send(struct run *run, struct connection *connection, struct out *out);
+void send_to_all(struct run *run, uint8_t type, void (*fill)(struct run *, struct out *, const void *), const void *data);
+void send_failed(struct run *run, struct connection *connection, enum step step, int error);
+void send_welcome(struct run *run, struct connection *connection);
+void refuse(struct run *run, struct connection *connection, const char *code, const char *message);
+void out_stop(struct run *run, struct out *out, const void *unused);
 bool backlogged(const struct connection *connection);
-void drop_silent_connections(uint64_t now);
-bool listener_open(void);
-const char *tier(void);
+void drop_silent_connections(struct run *run, uint64_t now);
+bool listener_open(struct run *run);
+const char *tier(struct run *run);
 
 /* mode-run.c */
-/* The peer process; 0 if it is not visible in this pid namespace. */
-pid_t peer_of(int fd);
-void read_status(void);
-void close_gate(void);
-bool save_anchor_file(void);
-bool open_directory(const char *instance_dir);
-void remove_directory(void);
-void init_run(struct served *slot);
-/* Publishes for the launcher which runs this anchor serves and when they end. Sets the first run as the current one. */
+void read_status(struct run *run);
+void close_gate(struct run *run);
+bool save_anchor_file(struct run *run);
+bool open_directory(struct run *run, const char *instance_dir);
+void remove_directory(struct run *run);
+void init_run(struct run *run);
+/* Publishes for the launcher which runs this anchor serves and when they end. */
 void publish_heartbeat(void);
 /* Where cgroups of runs are created; NULL: nowhere. */
 extern const char *cgroups_of_runs;
 
 /* cmd-adopt.c, cmd-signal.c, cmd-members.c */
-void handle_adopt(struct connection *connection, const struct frame *frame);
-void handle_signal(struct connection *connection, const struct frame *frame);
-void handle_members(struct connection *connection, const struct frame *frame);
+void handle_adopt(struct run *run, struct connection *connection, const struct frame *frame);
+void handle_signal(struct run *run, struct connection *connection, const struct frame *frame);
+void handle_members(struct run *run, struct connection *connection, const struct frame *frame);
 
 /* ending.c */
-void request_stop(const char *reason, const char *actor, const char *request, uint64_t grace);
+void request_stop(struct run *run, const char *reason, const char *actor, const char *request, uint64_t grace);
 /* False: there are no survivors to abandon. */
-bool request_abandon(const char *actor, const char *request);
+bool request_abandon(struct run *run, const char *actor, const char *request);
 void reap_children(void);
 /* Fills `members` with all processes of this run and returns their number. Each is sent the signal at the moment it
  * is found. */
-long collect(int signal);
-void step_deadlines(uint64_t now);
-uint64_t next_deadline(uint64_t now);
+long collect(struct run *run, int signal);
+void step_deadlines(struct run *run, uint64_t now);
+uint64_t next_deadline(struct run *run, uint64_t now);
 /* Ends this run, and this process if it was the last run. */
-void finish_run(void);
-
-/* Maps memory that is allocated when first touched; NULL if there is none. */
-void *map_pages(size_t size);
-void unmap_pages(void *memory, size_t size);
+void finish_run(struct run *run);
 
 #endif

@@ -1,10 +1,9 @@
 #include "spool.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
-#include <sys/stat.h>
-#include <unistd.h>
+
+#include "os.h"
 
 /* The limit is kept in whole segments: with eight, removing the oldest loses at most an eighth. */
 #define SEGMENTS 8
@@ -38,15 +37,14 @@ static uint64_t segment_end(const struct spool *spool, uint64_t base) {
  * assumed. A removed segment is created again, empty, so that readers can distinguish it from a dropped one. */
 static uint64_t segment_length(const struct spool *spool, uint64_t base, uint64_t written) {
   char name[48];
-  struct stat st;
+  struct os_file_info now;
   segment_name(spool, base, name, sizeof name);
-  if (fstatat(spool->dir, name, &st, AT_SYMLINK_NOFOLLOW) != 0) {
+  if (!os_file_info_at(spool->dir, name, &now)) {
     if (errno != ENOENT) return written;
-    int fd = openat(spool->dir, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd >= 0) close(fd);
+    (void)os_file_create(spool->dir, name);
     return 0;
   }
-  return (uint64_t)st.st_size < written ? (uint64_t)st.st_size : written;
+  return now.size < written ? now.size : written;
 }
 
 /* Counts the bytes of the segment at `base` that are missing and not acknowledged. */
@@ -62,7 +60,7 @@ static uint64_t remove_oldest(struct spool *spool) {
   uint64_t end = segment_end(spool, spool->start), length = end - spool->start;
   spool->lost_before += missing_from(spool, spool->start);
   segment_name(spool, spool->start, name, sizeof name);
-  unlinkat(spool->dir, name, 0);
+  os_file_remove(spool->dir, name);
   spool->start = end;
   while (spool->cut_count > 0 && spool->cuts[0] <= spool->start) {
     spool->cut_count--;
@@ -71,28 +69,27 @@ static uint64_t remove_oldest(struct spool *spool) {
   return length;
 }
 
-static void remember_segment(struct spool *spool, const struct stat *st) {
-  spool->segment_inode = st->st_ino;
-  spool->segment_modified = st->st_mtim;
+static void remember_segment(struct spool *spool, const struct os_file_info *st) {
+  spool->segment_inode = st->inode;
+  spool->segment_modified = st->modified;
 }
 
-/* O_APPEND: a truncated file gets no hole. */
 static bool next_segment(struct spool *spool) {
   char name[48];
-  struct stat st;
+  struct os_file_info now;
   segment_name(spool, spool->end, name, sizeof name);
-  int fd = openat(spool->dir, name, O_WRONLY | O_APPEND | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+  int fd = os_file_append_to(spool->dir, name);
   if (fd < 0) return false;
-  if (fstat(fd, &st) != 0) {
+  if (!os_file_info(fd, &now)) {
     int error = errno;
-    close(fd);
+    os_close(fd);
     errno = error;
     return false;
   }
   spool_close(spool);
   spool->segment = fd;
   spool->segment_base = spool->end;
-  remember_segment(spool, &st);
+  remember_segment(spool, &now);
   return true;
 }
 
@@ -115,27 +112,27 @@ static void cut(struct spool *spool) {
 /* True if the newest segment is as the anchor wrote it. Otherwise detectable foreign bytes are cut off. */
 static bool newest_intact(struct spool *spool) {
   char name[48];
-  struct stat st;
+  struct os_file_info now;
   uint64_t written = spool->end - spool->segment_base;
   segment_name(spool, spool->segment_base, name, sizeof name);
-  if (fstatat(spool->dir, name, &st, AT_SYMLINK_NOFOLLOW) != 0) return errno != ENOENT;
-  if (st.st_ino != spool->segment_inode) { /* another file has its name */
-    unlinkat(spool->dir, name, 0);
+  if (!os_file_info_at(spool->dir, name, &now)) return errno != ENOENT;
+  if (now.inode != spool->segment_inode) { /* another file has its name */
+    os_file_remove(spool->dir, name);
     return false;
   }
-  uint64_t there = (uint64_t)st.st_size < written ? (uint64_t)st.st_size : written;
-  bool ours = st.st_mtim.tv_sec == spool->segment_modified.tv_sec && st.st_mtim.tv_nsec == spool->segment_modified.tv_nsec;
-  off_t hole = ours || there == 0 ? (off_t)there : lseek(spool->segment, 0, SEEK_HOLE);
+  uint64_t there = now.size < written ? now.size : written;
+  bool ours = now.modified == spool->segment_modified;
+  int64_t hole = ours || there == 0 ? (int64_t)there : os_file_hole(spool->segment);
   if (hole >= 0 && (uint64_t)hole < there) { /* truncated and extended again: the start of the zeros is not known */
-    (void)!ftruncate(spool->segment, 0);
+    (void)os_file_truncate(spool->segment, 0);
     return false;
   }
   if (there < written) return false;
-  if ((uint64_t)st.st_size > written) { /* another program appended to it */
-    (void)!ftruncate(spool->segment, (off_t)written);
+  if (now.size > written) { /* another program appended to it */
+    (void)os_file_truncate(spool->segment, written);
     return false;
   }
-  spool->segment_modified = st.st_mtim;
+  spool->segment_modified = now.modified;
   return true;
 }
 
@@ -164,7 +161,7 @@ static void drop_unstorable(struct spool *spool, size_t length) {
   bool begun = spool->segment >= 0 && spool->end == spool->segment_base; /* and it is empty */
   segment_name(spool, spool->end, name, sizeof name);
   drop_all(spool);
-  if (begun) unlinkat(spool->dir, name, 0);
+  if (begun) os_file_remove(spool->dir, name);
   spool->dropped += length;
   spool->end += length;
   spool->start = spool->segment_base = spool->end;
@@ -172,21 +169,21 @@ static void drop_unstorable(struct spool *spool, size_t length) {
 
 /* Appends to the newest segment. -1: errno is set. 0: another program truncated it meanwhile, and the write is
  * undone. */
-static ssize_t append(struct spool *spool, const void *data, size_t length) {
-  struct stat st;
+static long append(struct spool *spool, const void *data, size_t length) {
+  struct os_file_info now;
   uint64_t used = spool->end - spool->segment_base;
-  ssize_t n = write(spool->segment, data, length);
+  long n = os_file_append(spool->segment, data, length);
   if (n <= 0) {
     if (n == 0) errno = EIO;
     return -1;
   }
-  if (fstat(spool->segment, &st) != 0) return n;
-  if ((uint64_t)st.st_size == used + (uint64_t)n) {
-    remember_segment(spool, &st);
+  if (!os_file_info(spool->segment, &now)) return n;
+  if (now.size == used + (uint64_t)n) {
+    remember_segment(spool, &now);
     return n;
   }
-  uint64_t before = (uint64_t)st.st_size > (uint64_t)n ? (uint64_t)st.st_size - (uint64_t)n : 0;
-  (void)!ftruncate(spool->segment, (off_t)(before < used ? before : used));
+  uint64_t before = now.size > (uint64_t)n ? now.size - (uint64_t)n : 0;
+  (void)os_file_truncate(spool->segment, before < used ? before : used);
   cut(spool);
   return 0;
 }
@@ -202,7 +199,7 @@ size_t spool_append(struct spool *spool, const void *data, size_t length) {
     } else {
       uint64_t room = spool->segment_size - (spool->end - spool->segment_base);
       size_t want = length - done < room ? length - done : (size_t)room;
-      ssize_t n = append(spool, (const char *)data + done, want);
+      long n = append(spool, (const char *)data + done, want);
       if (n >= 0) {
         done += (size_t)n;
         spool->end += (uint64_t)n;
@@ -254,6 +251,6 @@ void spool_restart(struct spool *spool, int dir) {
 }
 
 void spool_close(struct spool *spool) {
-  if (spool->segment >= 0) close(spool->segment);
+  if (spool->segment >= 0) os_close(spool->segment);
   spool->segment = -1;
 }

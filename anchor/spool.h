@@ -5,8 +5,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/types.h>
-#include <time.h>
 
 #define SPOOL_CUTS 64
 
@@ -19,8 +17,8 @@ struct spool {
   uint64_t bound;       /* bytes kept */
   uint64_t segment_size;
   uint64_t segment_base; /* offset of the newest segment's first byte */
-  ino_t segment_inode;
-  struct timespec segment_modified; /* time of our last write */
+  uint64_t segment_inode;
+  uint64_t segment_modified; /* time of our last write */
   uint64_t cuts[SPOOL_CUTS]; /* starts of segments whose predecessor was not full, ascending */
   int cut_count;
   uint64_t start, end;  /* the readable range */

@@ -3,9 +3,6 @@
 
 #include <errno.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <termios.h>
-#include <unistd.h>
 
 #define READ_SIZE (64u * 1024)
 #define READS_PER_TURN 16  /* one busy stream must not delay owners and signals */
@@ -13,44 +10,44 @@
 #define RETRY_MS 200
 #define TERMINAL_HOLDS (128u * 1024) /* more than the kernel buffers between the two sides; the amount is not readable */
 
-bool streams_open(const struct frame *start) {
+bool streams_open(struct run *run, const struct frame *start) {
   static const char *const names[2] = {"stdout", "stderr"};
   static const uint8_t bounds[2] = {T_OUT_BOUND, T_ERR_BOUND}, policies[2] = {T_OUT_POLICY, T_ERR_POLICY};
   for (int i = 0; i < 2; i++) {
     uint64_t bound = 8u << 20, policy = 0;
     frame_number(start, bounds[i], &bound);
     frame_number(start, policies[i], &policy);
-    run.streams[i] = (struct stream){.number = i + 1, .fd = i == 0 ? run.child.out : run.child.err};
-    spool_open(&run.streams[i].spool, names[i], run.dir, bound, policy == 1);
+    run->streams[i] = (struct stream){.number = i + 1, .fd = i == 0 ? run->child.out : run->child.err};
+    spool_open(&run->streams[i].spool, names[i], run->dir, bound, policy == 1);
     /* Mapped now, because a failure later could not be reported. Only back-pressure holds bytes that could not be
      * stored. */
-    if (policy == 1 && (run.streams[i].held = map_pages(READ_SIZE)) == NULL) return false;
+    if (policy == 1 && (run->streams[i].held = os_map(READ_SIZE)) == NULL) return false;
   }
-  run.input = (struct input){.fd = run.child.in, .closed = run.child.in < 0};
-  return run.child.in < 0 || (run.input.buffer = map_pages(STDIN_BUFFER)) != NULL;
+  run->input = (struct input){.fd = run->child.in, .closed = run->child.in < 0};
+  return run->child.in < 0 || (run->input.buffer = os_map(STDIN_BUFFER)) != NULL;
 }
 
 bool stream_wants_read(const struct stream *stream) {
   return stream->fd >= 0 && stream->held_used == 0 && spool_room(&stream->spool, 1) > 0;
 }
 
-static void stream_end(struct stream *stream) {
-  if (stream->fd >= 0 && !run.pty) close(stream->fd);
+static void stream_end(struct run *run, struct stream *stream) {
+  if (stream->fd >= 0 && !run->pty) os_close(stream->fd);
   stream->fd = -1;
   stream->dirty = true;
   (void)spool_check(&stream->spool);
   spool_close(&stream->spool);
 }
 
-void streams_check(void) {
+void streams_check(struct run *run) {
   for (int i = 0; i < 2; i++)
-    if (spool_check(&run.streams[i].spool)) run.streams[i].dirty = true;
+    if (spool_check(&run->streams[i].spool)) run->streams[i].dirty = true;
 }
 
 /* Ends the streams after the drain: a process outside the run holds the other end. */
-void streams_abandon(void) {
+void streams_abandon(struct run *run) {
   for (int i = 0; i < 2; i++)
-    if (run.streams[i].fd >= 0) stream_end(&run.streams[i]);
+    if (run->streams[i].fd >= 0) stream_end(run, &run->streams[i]);
 }
 
 static void store(struct stream *stream, const uint8_t *data, size_t length) {
@@ -62,49 +59,48 @@ static void store(struct stream *stream, const uint8_t *data, size_t length) {
   stream->retry_at = os_now_ms() + RETRY_MS;
 }
 
-void stream_read(struct stream *stream) {
+void stream_read(struct run *run, struct stream *stream) {
   static uint8_t buffer[READ_SIZE];
   for (int i = 0; i < READS_PER_TURN && stream_wants_read(stream); i++) {
-    ssize_t n = read(stream->fd, buffer, spool_room(&stream->spool, sizeof buffer));
+    long n = os_read(stream->fd, buffer, spool_room(&stream->spool, sizeof buffer));
     if (n > 0) {
-      run.output_at = os_now_ms();
+      run->output_at = os_now_ms();
       store(stream, buffer, (size_t)n);
-    } else if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+    } else if (n < 0 && errno == EAGAIN) {
       return;
-    } else { /* end of file; EIO on a PTY whose last slave is closed */
-      stream_end(stream);
+    } else { /* the end, or an error: the other side of a terminal is closed */
+      stream_end(run, stream);
     }
   }
 }
 
 /* No process of the run writes any more, and the rest is in kernel buffers. Another process with the other end open,
  * such as an adopted one, is read until the drain is over, within the limit. */
-void streams_drain(uint64_t now) {
-  if (run.child.slave >= 0) close(run.child.slave);
-  run.child.slave = -1;
+void streams_drain(struct run *run, uint64_t now) {
+  if (run->child.slave >= 0) os_close(run->child.slave);
+  run->child.slave = -1;
   for (int i = 0; i < 2; i++) {
-    struct stream *stream = &run.streams[i];
-    int left = 0;
-    if (stream->fd >= 0) (void)ioctl(stream->fd, FIONREAD, &left);
-    spool_drain(&stream->spool, (size_t)left + (run.pty ? TERMINAL_HOLDS : 0) + 1); /* one more, to read the end */
+    struct stream *stream = &run->streams[i];
+    size_t left = stream->fd >= 0 ? os_readable(stream->fd) : 0;
+    spool_drain(&stream->spool, left + (run->pty ? TERMINAL_HOLDS : 0) + 1); /* one more, to read the end */
     stream->retry_at = now;
-    if (stream->fd >= 0) stream_read(stream);
+    if (stream->fd >= 0) stream_read(run, stream);
   }
 }
 
-void streams_free(void) {
+void streams_free(struct run *run) {
   for (int i = 0; i < 2; i++) {
-    spool_close(&run.streams[i].spool);
-    if (run.streams[i].held != NULL) unmap_pages(run.streams[i].held, READ_SIZE);
+    spool_close(&run->streams[i].spool);
+    if (run->streams[i].held != NULL) os_unmap(run->streams[i].held, READ_SIZE);
   }
-  if (run.input.buffer != NULL) unmap_pages(run.input.buffer, STDIN_BUFFER);
+  if (run->input.buffer != NULL) os_unmap(run->input.buffer, STDIN_BUFFER);
 }
 
-static void send_output(struct stream *stream, uint64_t now) {
-  if (run.owner != NULL && backlogged(run.owner)) return; /* it gets the newest state when it reads again */
+static void send_output(struct run *run, struct stream *stream, uint64_t now) {
+  if (run->owner != NULL && backlogged(run->owner)) return; /* it gets the newest state when it reads again */
   bool closed = stream->fd < 0 && stream->held_used == 0;
-  if (run.owner != NULL) {
-    struct out out = connection_out(run.owner, F_OUTPUT);
+  if (run->owner != NULL) {
+    struct out out = connection_out(run->owner, F_OUTPUT);
     out_number(&out, T_STREAM, (uint64_t)stream->number);
     out_number(&out, T_START, stream->spool.start);
     out_number(&out, T_END, stream->spool.end);
@@ -113,19 +109,19 @@ static void send_output(struct stream *stream, uint64_t now) {
     if (stream->withheld) out_number(&out, T_WITHHELD, 1);
     if (stream->spool.lost != 0) out_number(&out, T_LOST, stream->spool.lost);
     if (stream->spool.error != 0) out_number(&out, T_ERRNO, (uint64_t)stream->spool.error);
-    connection_send(run.owner, &out);
+    connection_send(run, run->owner, &out);
   }
   stream->dirty = false;
   stream->sent_at = now;
 }
 
-static void send_input(struct connection *connection);
+static void send_input(struct run *run, struct connection *connection);
 
 /* Once per loop: retries failed writes, reports changes to the owner, and adjusts the no-output clock. */
-void streams_settle(uint64_t now) {
+void streams_settle(struct run *run, uint64_t now) {
   bool withheld = false;
   for (int i = 0; i < 2; i++) {
-    struct stream *stream = &run.streams[i];
+    struct stream *stream = &run->streams[i];
     if (stream->held_used > 0 && now >= stream->retry_at) {
       size_t length = stream->held_used;
       stream->held_used = 0;
@@ -135,41 +131,41 @@ void streams_settle(uint64_t now) {
     if (held_back != stream->withheld) stream->dirty = true;
     stream->withheld = held_back;
     withheld |= held_back;
-    if (stream->dirty && (now - stream->sent_at >= SEND_EVERY_MS || stream->fd < 0)) send_output(stream, now);
+    if (stream->dirty && (now - stream->sent_at >= SEND_EVERY_MS || stream->fd < 0)) send_output(run, stream, now);
   }
-  if (run.input.dirty) send_input(run.owner);
-  if (withheld && run.withheld_since == 0) run.withheld_since = now;
-  if (!withheld && run.withheld_since != 0) {
-    run.output_at += now - run.withheld_since; /* the anchor did not read, so that time was not silence */
-    run.withheld_since = 0;
+  if (run->input.dirty) send_input(run, run->owner);
+  if (withheld && run->withheld_since == 0) run->withheld_since = now;
+  if (!withheld && run->withheld_since != 0) {
+    run->output_at += now - run->withheld_since; /* the anchor did not read, so that time was not silence */
+    run->withheld_since = 0;
   }
 }
 
-bool streams_ended(void) {
-  return run.streams[0].fd < 0 && run.streams[1].fd < 0 && run.streams[0].held_used == 0 && run.streams[1].held_used == 0;
+bool streams_ended(struct run *run) {
+  return run->streams[0].fd < 0 && run->streams[1].fd < 0 && run->streams[0].held_used == 0 && run->streams[1].held_used == 0;
 }
 
 /* ---- input ---- */
 
-static void send_input(struct connection *connection) {
-  run.input.dirty = connection != NULL && backlogged(connection);
-  if (connection == NULL || run.input.dirty) return;
+static void send_input(struct run *run, struct connection *connection) {
+  run->input.dirty = connection != NULL && backlogged(connection);
+  if (connection == NULL || run->input.dirty) return;
   struct out out = connection_out(connection, F_STDIN);
-  out_number(&out, T_OFFSET, run.input.accepted);
-  out_number(&out, T_LIMIT, run.input.written + STDIN_BUFFER);
-  if (run.input.closed) out_number(&out, T_CLOSED, 1);
-  connection_send(connection, &out);
+  out_number(&out, T_OFFSET, run->input.accepted);
+  out_number(&out, T_LIMIT, run->input.written + STDIN_BUFFER);
+  if (run->input.closed) out_number(&out, T_CLOSED, 1);
+  connection_send(run, connection, &out);
 }
 
-void input_accept(struct connection *from, uint64_t offset, const uint8_t *data, size_t length) {
-  struct input *input = &run.input;
+void input_accept(struct run *run, struct connection *from, uint64_t offset, const uint8_t *data, size_t length) {
+  struct input *input = &run->input;
   if (offset > input->accepted) {
-    refuse(from, "stdin-gap", "bytes before this offset are missing; send from the accepted offset");
+    refuse(run, from, "stdin-gap", "bytes before this offset are missing; send from the accepted offset");
     return;
   }
   uint64_t end = offset + length;
   if (!input->closed && end > input->written + STDIN_BUFFER) {
-    refuse(from, "stdin-limit", "more than the limit allows; wait for credit");
+    refuse(run, from, "stdin-limit", "more than the limit allows; wait for credit");
     return;
   }
   for (uint64_t at = input->accepted; at < end; at++) { /* bytes before that are a repetition */
@@ -177,80 +173,65 @@ void input_accept(struct connection *from, uint64_t offset, const uint8_t *data,
     input->accepted = at + 1;
   }
   if (input->closed) input->written = input->accepted;
-  input_write();
-  send_input(from);
+  input_write(run);
+  send_input(run, from);
 }
 
-/* On a terminal the end of input is a character; after an unfinished line it takes two. */
-static bool send_eof_character(void) {
-  struct termios t;
-  if (tcgetattr(run.input.fd, &t) != 0) return true;
-  uint8_t eof[2] = {t.c_cc[VEOF], t.c_cc[VEOF]};
-  bool by_line = (t.c_lflag & ICANON) != 0; /* otherwise it is an ordinary key, which line editors understand */
-  size_t count = by_line && run.input.written > 0 && run.input.last != '\n' ? 2 : 1;
-  ssize_t n = write(run.input.fd, eof, count);
-  return n == (ssize_t)count || (n < 0 && errno != EAGAIN);
+static void input_finish(struct run *run) {
+  if (run->pty && !os_terminal_end_input(&run->child, run->input.written > 0 && run->input.last != '\n')) return; /* no room: tried again later */
+  if (!run->pty && run->input.fd >= 0) os_close(run->input.fd);
+  if (!run->pty) run->input.fd = -1;
+  run->input.end_asked = false;
+  run->input.closed = !run->pty;
 }
 
-static void input_finish(void) {
-  if (run.pty && !send_eof_character()) return; /* no room: tried again later */
-  if (!run.pty && run.input.fd >= 0) close(run.input.fd);
-  if (!run.pty) run.input.fd = -1;
-  run.input.end_asked = false;
-  run.input.closed = !run.pty;
+void input_close_at(struct run *run, uint64_t offset) {
+  if (run->input.closed || run->input.fd < 0) return;
+  run->input.end_asked = true;
+  run->input.end_at = offset;
+  input_write(run);
 }
 
-void input_close_at(uint64_t offset) {
-  if (run.input.closed || run.input.fd < 0) return;
-  run.input.end_asked = true;
-  run.input.end_at = offset;
-  input_write();
+bool input_wants_write(struct run *run) {
+  return run->input.fd >= 0 && run->phase != GATED && (run->input.written < run->input.accepted || (run->pty && run->input.end_asked));
 }
 
-bool input_wants_write(void) {
-  return run.input.fd >= 0 && run.phase != GATED && (run.input.written < run.input.accepted || (run.pty && run.input.end_asked));
+void input_reader_gone(struct run *run) {
+  if (run->input.fd < 0) return;
+  if (!run->pty) os_close(run->input.fd);
+  run->input.fd = -1;
+  run->input.closed = true;
+  run->input.written = run->input.accepted;
+  send_input(run, run->owner);
 }
 
-void input_reader_gone(void) {
-  if (run.input.fd < 0) return;
-  if (!run.pty) close(run.input.fd);
-  run.input.fd = -1;
-  run.input.closed = true;
-  run.input.written = run.input.accepted;
-  send_input(run.owner);
-}
-
-void input_write(void) {
-  struct input *input = &run.input;
+void input_write(struct run *run) {
+  struct input *input = &run->input;
   bool progress = false;
-  while (input->fd >= 0 && run.phase != GATED && input->written < input->accepted) {
+  while (input->fd >= 0 && run->phase != GATED && input->written < input->accepted) {
     size_t at = input->written % STDIN_BUFFER, left = (size_t)(input->accepted - input->written);
     size_t length = left < STDIN_BUFFER - at ? left : STDIN_BUFFER - at;
-    ssize_t n = write(input->fd, input->buffer + at, length);
+    long n = os_write(input->fd, input->buffer + at, length);
     if (n > 0) {
       input->last = input->buffer[at + (size_t)n - 1];
       input->written += (uint64_t)n;
       progress = true;
-    } else if (n < 0 && errno == EINTR) {
-      continue;
     } else if (n < 0 && errno == EAGAIN) {
       break;
     } else {
-      input_reader_gone();
+      input_reader_gone(run);
       return;
     }
   }
-  if (input->end_asked && input->written >= input->end_at && input->written == input->accepted && run.phase != GATED) {
-    input_finish();
+  if (input->end_asked && input->written >= input->end_at && input->written == input->accepted && run->phase != GATED) {
+    input_finish(run);
     progress = true;
   }
-  if (progress) send_input(run.owner);
+  if (progress) send_input(run, run->owner);
 }
 
 bool is_terminal_size(uint64_t rows, uint64_t cols) { return rows > 0 && rows <= UINT16_MAX && cols > 0 && cols <= UINT16_MAX; }
 
-void input_resize(uint64_t rows, uint64_t cols) {
-  struct winsize size = {.ws_row = (unsigned short)rows, .ws_col = (unsigned short)cols};
-  if (run.pty && run.streams[0].fd >= 0 && is_terminal_size(rows, cols))
-    (void)ioctl(run.streams[0].fd, TIOCSWINSZ, &size); /* the kernel sends SIGWINCH itself */
+void input_resize(struct run *run, uint64_t rows, uint64_t cols) {
+  if (run->pty && run->streams[0].fd >= 0 && is_terminal_size(rows, cols)) os_terminal_resize(&run->child, (uint16_t)rows, (uint16_t)cols);
 }

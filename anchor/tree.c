@@ -1,6 +1,5 @@
 #include "tree.h"
 
-#include <signal.h>
 
 #define STOP_ROUNDS 32
 #define LIMIT_COUNTED 1024   /* up to this limit, free descriptors are counted */
@@ -19,32 +18,35 @@ long tree_room(long held) {
 long tree_max(void) { return tree_room(0); }
 
 void tree_release(long count) {
-  for (long i = 0; i < count; i++) os_close(&members[i]);
+  for (long i = 0; i < count; i++) os_release(&members[i]);
 }
 
 bool tree_dead(const struct member *member) { return (member->state == 'Z' && member->threads <= 1) || member->state == 'X'; }
 
-long stop_then_kill(long (*collect)(int)) {
+long stop_then_kill(long (*collect)(void *, int), void *of) {
   long count = 0, before = -1;
   for (int round = 0; round < STOP_ROUNDS && count > before; round++) { /* until no new process appears */
     before = count;
-    count = collect(SIGSTOP);
+    count = collect(of, OS_STOP);
   }
   for (long i = 0; i < count; i++)
-    if (!tree_dead(&members[i])) os_signal(&members[i], SIGKILL);
+    if (!tree_dead(&members[i])) os_signal(&members[i], OS_KILL);
   return count;
 }
 
-static long (*fresh)(int);
-static long held;
+struct fresh {
+  long (*collect)(void *, int);
+  void *of;
+  long held;
+};
 
-static long collect_afresh(int signal) {
-  tree_release(held);
-  return held = fresh(signal);
+static long collect_afresh(void *of, int signal) {
+  struct fresh *fresh = of;
+  tree_release(fresh->held);
+  return fresh->held = fresh->collect(fresh->of, signal);
 }
 
-long tree_kill(long (*collect)(int)) {
-  fresh = collect;
-  held = 0;
-  return stop_then_kill(collect_afresh);
+long tree_kill(long (*collect)(void *, int), void *of) {
+  struct fresh fresh = {.collect = collect, .of = of};
+  return stop_then_kill(collect_afresh, &fresh);
 }

@@ -15,11 +15,11 @@ long tree_room(long held);
 long tree_max(void);
 void tree_release(long count);
 bool tree_dead(const struct member *member);
-/* Sends SIGSTOP until no new process appears, then SIGKILL: a fork bomb cannot outrun it. `collect` fills `members`
- * from scratch each time, and sends the signal to each process at the moment it is found. Returns their number;
+/* Sends SIGSTOP until no new process appears, then SIGKILL: a fork bomb cannot outrun it. `collect`, which gets
+ * `of`, fills `members` from scratch each time, and sends the signal to each process at the moment it is found. Returns their number;
  * their handles stay open. */
-long tree_kill(long (*collect)(int signal));
+long tree_kill(long (*collect)(void *of, int signal), void *of);
 /* The same for a `collect` that adds to earlier results and keeps their handles. */
-long stop_then_kill(long (*collect)(int signal));
+long stop_then_kill(long (*collect)(void *of, int signal), void *of);
 
 #endif

@@ -11,15 +11,21 @@ describe.skipIf(!canCompile)("parts of the anchor, tested alone", () => {
   const sanitize = ["-fsanitize=address,undefined"];
   const factor = repetitions(1, 50);
   const programs = [
-    { name: "fuzz-wire", part: "wire", place: false, sanitized: 10_000, watched: 200 },
-    { name: "check-spool", part: "spool", place: true, sanitized: 4, watched: 1 },
+    { name: "fuzz-wire", parts: ["wire"], place: false, sanitized: 10_000, watched: 200 },
+    {
+      name: "check-spool",
+      parts: ["spool", "posix-files", "posix-io"],
+      place: true,
+      sanitized: 4,
+      watched: 1,
+    },
   ] as const;
 
-  async function compile(name: string, part: string, more: readonly string[]): Promise<string> {
+  async function compile(name: string, parts: readonly string[], more: readonly string[]): Promise<string> {
     const output = join(await temporaryHome(), name);
-    const sources = [join(project, `test/system/anchor/native/${name}.c`), join(project, `anchor/${part}.c`)];
+    const sources = [`test/system/anchor/native/${name}.c`, ...parts.map((part) => `anchor/${part}.c`)];
     const [command = "cc", ...words] = compiler.split(/\s+/);
-    await execute(command, [...words, ...flags, ...more, "-o", output, ...sources]);
+    await execute(command, [...words, ...flags, ...more, "-o", output, ...sources.map((path) => join(project, path))]);
     return output;
   }
 
@@ -28,15 +34,15 @@ describe.skipIf(!canCompile)("parts of the anchor, tested alone", () => {
     return place ? [await temporaryHome(), ...numbers] : numbers;
   }
 
-  for (const { name, part, place, sanitized, watched } of programs) {
+  for (const { name, parts, place, sanitized, watched } of programs) {
     test(`${name} finds nothing with sanitizers`, async () => {
-      const program = await compile(name, part, sanitize);
+      const program = await compile(name, parts, sanitize);
       for (let seed = 1; seed <= repetitions(1, 2); seed++)
         await execute(program, await argumentsOf(place, seed, sanitized * factor));
     });
 
     test.skipIf(!hasValgrind)(`${name} finds nothing under valgrind`, async () => {
-      const program = await compile(name, part, []);
+      const program = await compile(name, parts, []);
       const args = await argumentsOf(place, 3, watched * factor);
       await execute("valgrind", ["-q", "--error-exitcode=9", program, ...args]);
     });

@@ -3,11 +3,10 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "modes.h"
-#include "os.h"
+#include "posix.h"
 
 int init_mode(char **command) {
   sigset_t all, none;
@@ -40,14 +39,17 @@ int init_mode(char **command) {
     if (signal != SIGCHLD) {
       struct member member;
       if (os_read_process(child, &member)) { /* our own child, not yet reaped: its pid is not reused */
-        os_signal(&member, signal);
-        os_close(&member);
+        posix_signal(&member, signal);
+        os_release(&member);
       }
       continue;
     }
-    int status, leader = -1;
-    for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG | __WALL)) > 0;)
-      if (pid == child) leader = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    struct os_ended ended;
+    int leader = -1;
+    while (os_next_ended(&ended) > 0) {
+      os_reap(ended.pid);
+      if (ended.pid == child) leader = ended.code < 0 ? 128 + ended.signal : (int)ended.code;
+    }
     if (leader >= 0) return leader;
   }
 }

@@ -1,0 +1,63 @@
+/* POSIX: a launcher as a process of its own, and the anchors it starts by fork. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "posix.h"
+
+#define CONNECTION 3
+
+static void *inherited;
+
+void os_detach(void) {
+  posix_close_above(2);
+  (void)setsid();
+}
+
+void os_release_caller(void) {
+  (void)!chdir("/");
+  int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+  for (int fd = 0; fd < 3 && null >= 0; fd++) (void)dup2(null, fd);
+  if (null > 2) close(null);
+}
+
+void *os_anchor_shared(size_t size) {
+  (void)size;
+  return inherited;
+}
+
+/* Replaces the launcher's command line, which the anchor inherited, as far as there is room. */
+static void set_title(const struct os_anchor_start *start, const char *directory) {
+  char words[256];
+  int length = snprintf(words, sizeof words, "holdfast-anchor%crun%c%s%c--dir%c%s", 0, 0, start->run_id, 0, 0, directory);
+  if (start->title == NULL || length < 0) return;
+  memset(start->title, 0, start->title_size);
+  size_t fits = (size_t)length < sizeof words ? (size_t)length : sizeof words;
+  memcpy(start->title, words, fits < start->title_size ? fits : start->title_size - 1);
+  posix_set_name("holdfast-anchor");
+}
+
+static int become_anchor(const struct os_anchor_start *start, int (*body)(const struct os_anchor_start *, int)) {
+  static char directory[PATH_SIZE]; /* copied, because the title overwrites argv */
+  struct os_anchor_start ours = *start;
+  snprintf(directory, sizeof directory, "%s", start->directory);
+  ours.directory = directory;
+  inherited = start->shared;
+  (void)setsid(); /* its own group, which the launcher may signal; not the launcher's session, because the launcher's death would send SIGHUP to a stopped anchor */
+  if (dup2(start->connection, CONNECTION) < 0) return 1;
+  posix_close_above(CONNECTION);
+  if (!os_init()) return 1;
+  os_raise_priority(false); /* the launcher may run with raised priority */
+  set_title(&ours, directory);
+  return body(&ours, CONNECTION);
+}
+
+/* No exec: it would take several times as long as the rest. */
+os_pid os_anchor_start(const struct os_anchor_start *start, int (*body)(const struct os_anchor_start *, int)) {
+  pid_t pid = fork();
+  if (pid == 0) exit(become_anchor(start, body));
+  if (pid > 0 && start->shared != NULL) posix_keep_from_children(start->shared, start->shared_size); /* other anchors do not inherit it */
+  return pid;
+}
