@@ -60,6 +60,7 @@ static void run_completions(void) {
 
 static void slot_free(struct slot *slot) {
   if (slot->handle != NULL) CloseHandle(slot->handle);
+  if (slot->sink != NULL) CloseHandle(slot->sink);
   free(slot->held);
   free(slot->name);
   free(slot->marker);
@@ -120,6 +121,15 @@ int pipe_pair(DWORD access, HANDLE *child_end) {
   int fd = slot_open(SLOT_PIPE, ours);
   if (fd < 0) CloseHandle(*child_end);
   return fd;
+}
+
+bool pipe_join(int to, int from) {
+  struct slot *slot = slot_of(to, SLOT_PIPE), *other = slot_of(from, SLOT_PIPE);
+  if (slot == NULL || other == NULL) return false;
+  slot->sink = other->handle;
+  other->handle = NULL;
+  slot_free(other);
+  return true;
 }
 
 /* 1: there are bytes; 0: none now; -1: the end. */
@@ -186,7 +196,7 @@ long os_write(int fd, const void *data, size_t size) {
   memcpy(slot->held, data, size);
   slot->write.overlapped = (OVERLAPPED){0};
   slot->write.pending = true;
-  if (!WriteFileEx(slot->handle, slot->held, (DWORD)size, &slot->write.overlapped, on_write)) {
+  if (!WriteFileEx(slot->sink != NULL ? slot->sink : slot->handle, slot->held, (DWORD)size, &slot->write.overlapped, on_write)) {
     slot->write.pending = false;
     slot->write.error = GetLastError();
     (void)fail_with(slot->write.error);
@@ -206,6 +216,7 @@ void os_close(int fd) {
   if (fd < 0 || fd >= SLOTS || slots[fd].kind == SLOT_FREE || slots[fd].lingers) return;
   struct slot *slot = &slots[fd];
   if (slot->kind == SLOT_LISTENER) listener_close(slot);
+  if (slot->kind == SLOT_CONSOLE) console_close();
   if (slot->kind == SLOT_PROCESS && slot->wait != NULL) (void)UnregisterWaitEx(slot->wait, INVALID_HANDLE_VALUE);
   if (slot->kind == SLOT_PIPE) {
     run_completions();
@@ -216,7 +227,6 @@ void os_close(int fd) {
   slot_free(slot);
 }
 
-/* What was written before the end of this process reaches a reader that reads. */
 void pipes_flush(void) {
   uint64_t until = os_now_ms() + LINGER_MS, now;
   for (int fd = 0; fd < SLOTS; fd++)

@@ -123,6 +123,7 @@ long os_children(const struct member *parent, struct member *out, long max, bool
 
 long os_descendants(const struct member *root, struct member *out, long max, bool (*skip)(os_pid pid, const void *of), const void *of, int signal) {
   const struct listed *all;
+  if (root->id.pid == os_own_pid()) return 0; /* below this process is only the host of its console; the job has the run */
   long listed = list_processes(&all), count = 0;
   if (listed < 0) return -1;
   count = add_children(all, listed, &root->id, out, 0, max, skip, of, signal);

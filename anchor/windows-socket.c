@@ -10,14 +10,15 @@
 #define PIPE_SIZE (64u * 1024)
 #define NAME_SIZE 64
 
-/* Lower case, with backslashes: Windows finds a file by any case and either slash. */
+/* Windows finds a file by any case and either slash. Only ASCII letters are lower-cased, so that both sides need no table. */
 static bool pipe_name(const char *path, WCHAR out[NAME_SIZE]) {
-  WCHAR wide[WIDE_SIZE];
+  WCHAR given[WIDE_SIZE], wide[WIDE_SIZE];
   char text[3 * WIDE_SIZE], hash[33];
-  if (!to_wide(path, wide, WIDE_SIZE)) return false;
+  if (!to_wide(path, given, WIDE_SIZE)) return false;
+  DWORD length = GetFullPathNameW(given, WIDE_SIZE, wide, NULL);
+  if (length == 0 || length >= WIDE_SIZE) return fail_with(ERROR_FILENAME_EXCED_RANGE);
   for (WCHAR *at = wide; *at != 0; at++)
-    if (*at == L'/') *at = L'\\';
-  (void)CharLowerBuffW(wide, (DWORD)wcslen(wide));
+    if (*at >= L'A' && *at <= L'Z') *at += L'a' - L'A';
   if (!hash_name(text, to_utf8(wide, -1, text, sizeof text), hash)) return false;
   swprintf(out, NAME_SIZE, L"\\\\.\\pipe\\holdfast-%hs", hash);
   return true;
@@ -125,8 +126,3 @@ os_pid os_peer(int fd) {
 
 /* The pipe's access list lets only this user connect. */
 bool os_peer_trusted(int fd) { return slot_of(fd, SLOT_PIPE) != NULL; }
-
-bool os_take_connection(int fd) {
-  struct slot *slot = slot_of(fd, SLOT_PIPE);
-  return slot != NULL && (SetHandleInformation(slot->handle, HANDLE_FLAG_INHERIT, 0) || fail_last());
-}

@@ -30,7 +30,7 @@ SECURITY_ATTRIBUTES *only_this_user(void);
 int same_user(HANDLE process);
 
 /* windows-io.c */
-enum slot_kind { SLOT_FREE, SLOT_PIPE, SLOT_LISTENER, SLOT_DIRECTORY, SLOT_FILE, SLOT_FLAG, SLOT_JOB, SLOT_PROCESS };
+enum slot_kind { SLOT_FREE, SLOT_PIPE, SLOT_LISTENER, SLOT_DIRECTORY, SLOT_FILE, SLOT_FLAG, SLOT_JOB, SLOT_PROCESS, SLOT_CONSOLE };
 
 struct transfer {
   OVERLAPPED overlapped;
@@ -42,6 +42,7 @@ struct transfer {
 struct slot {
   enum slot_kind kind;
   HANDLE handle;         /* NULL: none */
+  HANDLE sink;           /* SLOT_PIPE: where it is written instead; NULL: none */
   struct transfer read;  /* of no bytes: it completes when there is something to read, or the other side is gone */
   struct transfer write;
   bool readable, ended;  /* ended: no more bytes will come */
@@ -65,6 +66,11 @@ void flag_raise(int fd);
 void pipe_release(struct slot *slot);
 /* An overlapped end for us, and a synchronous, inheritable end for a child. `access` is what the child may do. */
 int pipe_pair(DWORD access, HANDLE *child_end);
+
+/* Writes to `to` from now on go where those to `from` went, which is no descriptor any more. */
+bool pipe_join(int to, int from);
+/* Waits a moment for writes in progress. */
+void pipes_flush(void);
 
 /* windows-socket.c */
 void listener_close(struct slot *slot);
@@ -93,28 +99,29 @@ long list_processes(const struct listed **out);
 extern int events_descriptor;
 /* Raises the events descriptor when the process has ended. */
 bool watch_child(HANDLE process, HANDLE *wait);
+/* Adds a child of this process, whose handle it takes over, for os_next_ended. */
+bool child_add(os_pid pid, HANDLE process);
 
 /* windows-job.c */
 HANDLE job_of(const struct boundary *boundary);
+/* True if no process is left in the job of this anchor's run. */
+bool job_is_empty(void);
+/* True if this process has ended the job of the child. */
+bool was_killed(os_pid pid);
 
 /* windows-limits.c: the limits that the job is created with. */
 bool job_limits_apply(HANDLE job);
 
-/* windows-spawn.c: the leader that os_spawn_gated created; its handles stay open until it is reaped. */
-struct leader {
-  os_pid pid;
-  HANDLE process, thread, wait;
-  HPCON console;
-  bool reported, opened;
-};
-extern struct leader leader;
+/* windows-spawn.c: closes the leader's console. */
+void console_close(void);
 
 /* windows-command.c */
-/* A command line that the usual rules parse into argv; NULL and errno. Freed with free(). */
-WCHAR *command_line(char *const *argv);
+/* A command line that the usual rules parse into argv; `verbatim`: the words after the first are not quoted. NULL and errno.
+ * Freed with free(). */
+WCHAR *command_line(char *const *argv, bool verbatim);
 /* The sorted block of variables that CreateProcessW wants; NULL and errno. */
 WCHAR *environment_block(char *const *env);
-/* Finds the program as the child's own PATH and PATHEXT say; false and errno ENOENT. */
-bool find_program(const char *name, char *const *env, const WCHAR *cwd, WCHAR *out, size_t size);
+/* False: errno is ENOENT, or ENOEXEC for a batch file. */
+bool find_program(const char *name, char *const *env, WCHAR *out, size_t size);
 
 #endif
