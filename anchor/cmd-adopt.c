@@ -123,12 +123,12 @@ static void describe(struct run *run, const struct run *parent, const struct req
   run->policy.service = run->policy.sweep_escapes = true;
   run->policy.overall = run->policy.no_output = 0;
   run->policy.grace = request->grace;
-  run->adopted = run->executed = run->gate_used = run->ready = true;
+  run->adopted = true;
   run->phase = RUNNING;
   run->child = (struct child){.id = root->id, .gate = -1, .status = -1, .in = -1, .out = -1, .err = -1, .slave = -1};
   run->session = root->sid;
   run->leader_handle = -1;
-  run->started_at = run->overall_from = run->output_at = run->owner_lost_at = now;
+  run->go_at = run->started_at = run->overall_from = run->output_at = run->owner_lost_at = now;
   run->check_at = now + CHECK_EVERY_MS;
 }
 
@@ -193,7 +193,7 @@ static void refuse_for_descriptors(struct run *run, struct connection *connectio
 }
 
 static bool ends(struct run *run, struct connection *connection) {
-  bool over = run->phase != RUNNING || run->stop.set || run->leader_done;
+  bool over = run->phase != RUNNING || run->stop.set;
   if (over) refuse(run, connection, "adopt-phase", "the run is not running, or is about to end");
   return over;
 }

@@ -34,7 +34,7 @@ static bool is_named(const struct identity *id, long count) {
 }
 
 /* True if the run is being stopped or swept: then only the termination sends signals. */
-static bool ends(struct run *run) { return run->phase != RUNNING || run->stop.set || run->leader_done; }
+static bool ends(struct run *run) { return run->phase != RUNNING || run->stop.set; }
 
 void handle_signal(struct run *run, struct connection *connection, const struct frame *frame) {
   uint64_t number = 0, sent = 0;

@@ -1,10 +1,6 @@
-/* The state of one anchor. A run goes through
- *
- *     gated ──GO──▶ running ──STOP, deadline, owner loss, residue──▶ exiting ──tree empty, output drained──▶ ended
- *
- * and ends only when its whole tree is empty. An anchor is started for one run. When a process of the run is adopted
- * as a service, the anchor serves both runs, each with its own directory, key, owner and STOP, until the last one
- * has ended. */
+/* The state of one anchor. A run goes through the phases below, and ends only when its whole tree is empty, or is given
+ * up. An anchor is started for one run. When a process of the run is adopted as a service, the anchor serves both runs,
+ * each with its own directory, key, owner and STOP, until the last one has ended. */
 #ifndef RUN_H
 #define RUN_H
 
@@ -20,7 +16,20 @@
 #define FOREVER UINT64_MAX
 #define KNOWN_SIZE (16384 * sizeof(struct identity)) /* as many as a tree is collected */
 
-enum phase { GATED = 1, RUNNING, EXITING };
+/* In order; a phase can be left out. What ends one is in deadlines.c, or is a request or a report of the child. */
+enum phase {
+  STARTING,  /* the child goes to the gate */
+  GATED,     /* it waits there for GO, and the owner was notified */
+  CLOSED,    /* GO can no longer come: the child exits, and no instruction of the command runs */
+  OPENED,    /* GO came: the child executes the command, or fails to */
+  RUNNING,
+  SETTLING,  /* the leader has ended; other processes have a moment to end by themselves */
+  STOPPING,  /* all processes were asked to end, and have the grace period */
+  SWEEPING,  /* they are killed, again and again */
+  DRAINING,  /* none is left, and the rest of the output is read */
+  SAVING,    /* the exit file could not be written, and is tried again */
+  ABANDONED, /* processes that survived KILL are given up, and the exit file is written */
+};
 
 struct stop {
   bool set;
@@ -29,7 +38,7 @@ struct stop {
 
 /* The request to abandon processes that survived KILL. */
 struct abandon {
-  bool asked, done; /* done: the end is decided, whatever dies now */
+  bool asked; /* and not yet decided: see ABANDONED */
   char actor[256], request[128];
 };
 
@@ -101,8 +110,7 @@ struct run {
   struct stop stop;
   uint64_t stop_at;
   struct abandon abandon;
-  bool ready, executed, gate_used; /* ready: the child is at the gate, and the owner was notified */
-  uint64_t gate_closed_at;
+  uint64_t go_at, gate_closed_at; /* 0: not yet, or never */
   struct child_report failure;
 
   bool leader_done, leader_zombie, leader_saved;
@@ -117,9 +125,11 @@ struct run {
   const char *kill_mode;
   uint64_t cpu_ms, peak_kb;
 
-  uint64_t started_at, overall_from, output_at, withheld_since, owner_lost_at, settle_at, kill_at, sweep_at, report_at, drain_until,
-      check_at, save_at, accept_at; /* accept_at: no accept before this time, because the last one failed */
-  bool terminating, more_to_reap, swept_once, reported; /* reported: survivors were reported */
+  uint64_t started_at; /* when the command was executed; 0: it was not */
+  uint64_t overall_from, output_at, withheld_since, owner_lost_at, settle_at, kill_at, sweep_at, report_at, drain_until,
+      check_at, save_at;
+  uint64_t accept_at; /* no accept before this time, because the last one failed; 0: at once */
+  bool more_to_reap, reported; /* reported: survivors were reported */
   int sweeps;
 
   /* Adopted: its leader becomes a child of the anchor only when its parents have died. */
@@ -133,34 +143,65 @@ struct run {
 
 extern struct run runs[RUNS_MAX];
 
+/* loop.c */
 /* Number of runs that this anchor serves. */
 int runs_active(void);
+void init_run(struct run *run);
+/* Publishes for the launcher which runs this anchor serves and when they end. */
+void publish_heartbeat(void);
+/* Where cgroups of runs are created; NULL: nowhere. */
+extern const char *cgroups_of_runs;
+
+/* start.c */
+/* Prepares the run up to the gate, or ends this process. */
+void prepare_run(struct run *run, int fd, const char *run_id, const char *instance_dir, const char *cgroups, const char *note);
+/* Reads the child's reports: first that it is at the gate; after GO, why it could not execute the command, or that it
+ * could. */
+void read_status(struct run *run);
+void close_gate(struct run *run);
+
+/* directory.c */
+bool open_directory(struct run *run, const char *instance_dir);
+void remove_directory(struct run *run);
+/* Creates the socket; also called again after it was deleted. */
+bool listener_open(struct run *run);
+/* Writes anchor.json, for a supervisor that finds this directory without a record. */
+bool save_anchor_file(struct run *run);
+/* Checks at an interval that the socket and the directory exist. */
+void check_socket_and_directory(struct run *run, uint64_t now);
+bool path_gone(const char *path);
 
 /* streams.c */
 /* Opens spools as START requests, for the ends of the child's pipes. False: out of memory. */
 bool streams_open(struct run *run, const struct frame *start);
 bool stream_wants_read(const struct stream *stream);
 void stream_read(struct run *run, struct stream *stream);
+/* Once per turn: retries failed writes, reports changes to the owner, and adjusts the no-output clock. */
 void streams_settle(struct run *run, uint64_t now);
-bool streams_ended(struct run *run);
+/* When streams_settle next has something to do. */
+uint64_t streams_due(const struct run *run);
+bool streams_ended(const struct run *run);
 void streams_abandon(struct run *run);
 /* Checks the spool files for damage by other programs, and reports lost bytes. */
 void streams_check(struct run *run);
 void streams_drain(struct run *run, uint64_t now);
 /* Frees memory and spool files; the pipe ends are already closed. */
 void streams_free(struct run *run);
+
+/* stdin.c */
 void input_accept(struct run *run, struct connection *from, uint64_t offset, const uint8_t *data, size_t length);
 void input_close_at(struct run *run, uint64_t offset);
-bool input_wants_write(struct run *run);
+bool input_wants_write(const struct run *run);
 void input_write(struct run *run);
 void input_reader_gone(struct run *run);
+void send_input(struct run *run, struct connection *connection);
 bool is_terminal_size(uint64_t rows, uint64_t cols);
 void input_resize(struct run *run, uint64_t rows, uint64_t cols);
 
 /* connections.c */
 void connections_accept(struct run *run, uint64_t now);
 void connections_add_owner(struct run *run, int fd);
-bool connection_read(struct run *run, struct connection *connection);
+void record_owner(struct run *run, int fd);
 void connection_flush(struct connection *connection);
 void connection_drop(struct run *run, struct connection *connection);
 void connections_finish(struct run *run, uint64_t patience_ms);
@@ -173,37 +214,77 @@ void refuse(struct run *run, struct connection *connection, const char *code, co
 void out_stop(struct run *run, struct out *out, const void *unused);
 bool backlogged(const struct connection *connection);
 void drop_silent_connections(struct run *run, uint64_t now);
-bool listener_open(struct run *run);
 const char *tier(struct run *run);
 
-/* mode-run.c */
-void read_status(struct run *run);
-void close_gate(struct run *run);
-bool save_anchor_file(struct run *run);
-bool open_directory(struct run *run, const char *instance_dir);
-void remove_directory(struct run *run);
-void init_run(struct run *run);
-/* Publishes for the launcher which runs this anchor serves and when they end. */
-void publish_heartbeat(void);
-/* Where cgroups of runs are created; NULL: nowhere. */
-extern const char *cgroups_of_runs;
+/* commands.c */
+/* Reads and handles requests. False: the connection has ended or violated the protocol. */
+bool connection_read(struct run *run, struct connection *connection);
 
 /* cmd-adopt.c, cmd-signal.c, cmd-members.c */
 void handle_adopt(struct run *run, struct connection *connection, const struct frame *frame);
 void handle_signal(struct run *run, struct connection *connection, const struct frame *frame);
 void handle_members(struct run *run, struct connection *connection, const struct frame *frame);
 
-/* ending.c */
-void request_stop(struct run *run, const char *reason, const char *actor, const char *request, uint64_t grace);
-/* False: there are no survivors to abandon. */
-bool request_abandon(struct run *run, const char *actor, const char *request);
-void reap_children(void);
+/* members.c */
 /* Fills `members` with all processes of this run and returns their number. Each is sent the signal at the moment it
  * is found. */
 long collect(struct run *run, int signal);
-void step_deadlines(struct run *run, uint64_t now);
-uint64_t next_deadline(struct run *run, uint64_t now);
+/* Makes `members` the known ones of the run. */
+void save_members(struct run *run, long count);
+bool is_known(const struct run *run, os_pid pid);
+/* True if no other run has processes below this anchor. */
+bool is_only_run(const struct run *run);
+/* With other runs below this anchor, only collecting the members shows whether this run is empty. */
+bool tree_is_empty(struct run *run);
+/* Polls new members while their parents are alive, where only ancestry identifies them. */
+void refresh_members(struct run *run, uint64_t now);
+
+/* residue.c */
+/* Records once which processes outlived the leader. */
+void record_leader_residue(struct run *run, long count);
+/* Records each process once; a later call may correct its kind. */
+void record_residue(struct run *run, const struct member *member, const char *kind, bool fresh);
+/* The kind of a process that survived KILL. */
+const char *why_alive(const struct run *run, const struct member *member);
+/* Counts the processes besides the leader that are ended by TERM or KILL. */
+void count_cleaned(struct run *run, long count);
+/* Adds an unlisted process to `members`, with pid 0. */
+long count_unlisted(struct run *run, long count);
+void report_survivors(struct run *run, long count);
+void out_json(struct run *run, struct out *out, const void *text);
+
+/* reap.c */
+/* Reaps, and checks which runs are empty. */
+void reap_children(void);
+/* Reaps zombies only. */
+void reap_zombies(void);
+
+/* terminate.c */
+void request_stop(struct run *run, const char *reason, const char *actor, const char *request, uint64_t grace);
+void save_stop(struct run *run);
+void begin_termination(struct run *run, uint64_t now);
+void sweep(struct run *run, uint64_t now);
+/* False: there are no survivors to abandon. */
+bool request_abandon(struct run *run, const char *actor, const char *request);
+/* The residue of this end lists only the survivors. If they died meanwhile, the run ends like any other. */
+void abandon_survivors(struct run *run, uint64_t now);
+
+/* exit_file.c */
+/* Writes leader.json: if the anchor dies while output is drained, the status is known. */
+void save_leader_file(struct run *run);
+/* Writes the exit file and ends the run, or stays and tries again. */
+void write_end(struct run *run, uint64_t now);
+
+/* deadlines.c */
+/* Does what is due. */
+void step(struct run *run, uint64_t now);
+/* How long the loop may wait before the next step. */
+uint64_t next_deadline(const struct run *run, uint64_t now);
+
+/* finish.c */
 /* Ends this run, and this process if it was the last run. */
 void finish_run(struct run *run);
+/* Releases abandoned runs without live processes, or all of them if the anchor exits. */
+void release_abandoned_runs(bool leaving);
 
 #endif

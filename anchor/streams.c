@@ -1,8 +1,8 @@
-/* Writes output to spools, and input from the owner to the program. */
-#include "run.h"
-
+/* Writes output to spools. */
 #include <errno.h>
 #include <string.h>
+
+#include "run.h"
 
 #define READ_SIZE (64u * 1024)
 #define READS_PER_TURN 16  /* one busy stream must not delay owners and signals */
@@ -115,9 +115,6 @@ static void send_output(struct run *run, struct stream *stream, uint64_t now) {
   stream->sent_at = now;
 }
 
-static void send_input(struct run *run, struct connection *connection);
-
-/* Once per loop: retries failed writes, reports changes to the owner, and adjusts the no-output clock. */
 void streams_settle(struct run *run, uint64_t now) {
   bool withheld = false;
   for (int i = 0; i < 2; i++) {
@@ -141,97 +138,17 @@ void streams_settle(struct run *run, uint64_t now) {
   }
 }
 
-bool streams_ended(struct run *run) {
+uint64_t streams_due(const struct run *run) {
+  const bool heard = run->owner == NULL || !backlogged(run->owner);
+  uint64_t due = FOREVER;
+  for (int i = 0; i < 2; i++) {
+    const struct stream *stream = &run->streams[i];
+    if (stream->dirty && heard && stream->sent_at + SEND_EVERY_MS < due) due = stream->sent_at + SEND_EVERY_MS;
+    if (stream->held_used > 0 && stream->retry_at < due) due = stream->retry_at;
+  }
+  return due;
+}
+
+bool streams_ended(const struct run *run) {
   return run->streams[0].fd < 0 && run->streams[1].fd < 0 && run->streams[0].held_used == 0 && run->streams[1].held_used == 0;
-}
-
-/* ---- input ---- */
-
-static void send_input(struct run *run, struct connection *connection) {
-  run->input.dirty = connection != NULL && backlogged(connection);
-  if (connection == NULL || run->input.dirty) return;
-  struct out out = connection_out(connection, F_STDIN);
-  out_number(&out, T_OFFSET, run->input.accepted);
-  out_number(&out, T_LIMIT, run->input.written + STDIN_BUFFER);
-  if (run->input.closed) out_number(&out, T_CLOSED, 1);
-  connection_send(run, connection, &out);
-}
-
-void input_accept(struct run *run, struct connection *from, uint64_t offset, const uint8_t *data, size_t length) {
-  struct input *input = &run->input;
-  if (offset > input->accepted) {
-    refuse(run, from, "stdin-gap", "bytes before this offset are missing; send from the accepted offset");
-    return;
-  }
-  uint64_t end = offset + length;
-  if (!input->closed && end > input->written + STDIN_BUFFER) {
-    refuse(run, from, "stdin-limit", "more than the limit allows; wait for credit");
-    return;
-  }
-  for (uint64_t at = input->accepted; at < end; at++) { /* bytes before that are a repetition */
-    if (!input->closed) input->buffer[at % STDIN_BUFFER] = data[at - offset];
-    input->accepted = at + 1;
-  }
-  if (input->closed) input->written = input->accepted;
-  input_write(run);
-  send_input(run, from);
-}
-
-static void input_finish(struct run *run) {
-  if (run->pty && !os_terminal_end_input(&run->child, run->input.written > 0 && run->input.last != '\n')) return; /* no room: tried again later */
-  if (!run->pty && run->input.fd >= 0) os_close(run->input.fd);
-  if (!run->pty) run->input.fd = -1;
-  run->input.end_asked = false;
-  run->input.closed = !run->pty;
-}
-
-void input_close_at(struct run *run, uint64_t offset) {
-  if (run->input.closed || run->input.fd < 0) return;
-  run->input.end_asked = true;
-  run->input.end_at = offset;
-  input_write(run);
-}
-
-bool input_wants_write(struct run *run) {
-  return run->input.fd >= 0 && run->phase != GATED && (run->input.written < run->input.accepted || (run->pty && run->input.end_asked));
-}
-
-void input_reader_gone(struct run *run) {
-  if (run->input.fd < 0) return;
-  if (!run->pty) os_close(run->input.fd);
-  run->input.fd = -1;
-  run->input.closed = true;
-  run->input.written = run->input.accepted;
-  send_input(run, run->owner);
-}
-
-void input_write(struct run *run) {
-  struct input *input = &run->input;
-  bool progress = false;
-  while (input->fd >= 0 && run->phase != GATED && input->written < input->accepted) {
-    size_t at = input->written % STDIN_BUFFER, left = (size_t)(input->accepted - input->written);
-    size_t length = left < STDIN_BUFFER - at ? left : STDIN_BUFFER - at;
-    long n = os_write(input->fd, input->buffer + at, length);
-    if (n > 0) {
-      input->last = input->buffer[at + (size_t)n - 1];
-      input->written += (uint64_t)n;
-      progress = true;
-    } else if (n < 0 && errno == EAGAIN) {
-      break;
-    } else {
-      input_reader_gone(run);
-      return;
-    }
-  }
-  if (input->end_asked && input->written >= input->end_at && input->written == input->accepted && run->phase != GATED) {
-    input_finish(run);
-    progress = true;
-  }
-  if (progress) send_input(run, run->owner);
-}
-
-bool is_terminal_size(uint64_t rows, uint64_t cols) { return rows > 0 && rows <= UINT16_MAX && cols > 0 && cols <= UINT16_MAX; }
-
-void input_resize(struct run *run, uint64_t rows, uint64_t cols) {
-  if (run->pty && run->streams[0].fd >= 0 && is_terminal_size(rows, cols)) os_terminal_resize(&run->child, (uint16_t)rows, (uint16_t)cols);
 }

@@ -49,6 +49,9 @@ struct field {
   uint32_t length;
 };
 
+/* The values of T_PHASE. */
+enum { PHASE_GATED = 1, PHASE_RUNNING, PHASE_EXITING };
+
 /* Returns the bytes taken from `data`; 0: incomplete; -1: malformed, the connection must be closed. */
 long frame_take(const uint8_t *data, size_t have, size_t max, struct frame *out);
 /* 1: a field; 0: the end; -1: malformed. `at` starts at 0. */
