@@ -54,8 +54,9 @@ static void json_usage(struct run *run, struct json *json) {
   json_raw(json, ",\"peakTasks\":");
   if (counted.tasks_known) json_number(json, counted.peak_tasks);
   else json_raw(json, "null");
-  json_raw(json, counted.cpu_known ? ",\"source\":{\"cpu\":\"cgroup\"" : ",\"source\":{\"cpu\":\"reaped\"");
-  json_raw(json, counted.memory_known ? ",\"memory\":\"cgroup\"}}" : ",\"memory\":\"reaped\"}}");
+  json_key_string(json, ",\"source\":{\"cpu\":", counted.cpu_known ? os_boundary_kind(&run->boundary) : "reaped");
+  json_key_string(json, ",\"memory\":", counted.memory_known ? os_boundary_kind(&run->boundary) : "reaped");
+  json_raw(json, "}}");
 }
 
 static void write_exit(struct run *run, struct json *json, uint64_t now) {

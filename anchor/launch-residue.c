@@ -94,7 +94,7 @@ static void kill_boundaries(const struct launcher *launcher, struct anchor *anch
   struct boundary boundary;
   for (int at = -1; at < RUNS_MAX; at++) {
     if (!find_boundary(launcher, anchor, at, &boundary)) continue;
-    if (os_boundary_kill(&boundary)) anchor->kill_mode = "cgroup";
+    if (os_boundary_kill(&boundary)) anchor->kill_mode = os_boundary_kind(&boundary);
     os_boundary_close(&boundary);
   }
 }

@@ -233,6 +233,8 @@ void os_each_boundary(void (*visit)(const struct boundary *, const char *, const
   if (!test_disable.cgroup && find_cgroup_root()) walk_cgroups(cgroup_root, 0, visit);
 }
 
+const char *os_boundary_kind(const struct boundary *boundary) { return boundary->path[0] != 0 ? "cgroup" : "subreaper"; }
+
 void os_boundary_open(struct boundary *boundary, const char *runs, const char *run_id, const char *note) {
   char path[PATH_SIZE], leaf[96];
   *boundary = (struct boundary){.cgroup = -1};

@@ -158,15 +158,16 @@ void init_run(struct run *run) {
 
 int run_mode(const char *run_id, const char *instance_dir, int fd, const char *cgroups, const char *note, bool launched) {
   int events = os_events_open();
-  if (events < 0 || !os_become_reaper() || !os_take_connection(fd)) return 1;
+  int connection = os_take_connection(fd);
+  if (events < 0 || !os_become_reaper() || connection < 0) return ANCHOR_NOT_STARTED;
   if (!launched) os_harden_self(); /* otherwise the launcher has done so */
   struct run *run = runs;
   init_run(run);
   run->launcher = launched ? os_parent() : 0;
   cgroups_of_runs = cgroups;
   own_heartbeat = os_anchor_shared(sizeof *own_heartbeat);
-  if (!os_identity(os_own_pid(), &run->anchor)) return 1;
-  prepare_run(run, fd, run_id, instance_dir, cgroups, note);
+  if (!os_identity(os_own_pid(), &run->anchor)) return ANCHOR_NOT_STARTED;
+  prepare_run(run, connection, run_id, instance_dir, cgroups, note);
   run->boundary_events = os_boundary_events(&run->boundary);
   run->check_at = os_now_ms() + CHECK_FIRST_MS;
   for (;;) loop_once(events);

@@ -50,8 +50,9 @@ void os_poll(struct os_poll *set, size_t count, int timeout_ms);
 int os_listen(const char *path, int backlog, uint64_t *identity);
 bool os_listener_present(const char *path, uint64_t identity);
 int os_accept(int listener);
-/* Prepares a connection that this process inherited: it is not inherited further. */
-bool os_take_connection(int fd);
+/* Prepares a connection that this process inherited, whose number there is `inherited`: it is not inherited further.
+ * Returns its descriptor, or -1. */
+int os_take_connection(int inherited);
 /* The process at the other end; 0 if it is not visible from here. */
 os_pid os_peer(int fd);
 /* True if it has our effective uid or is root, which could trace us anyway. */
@@ -125,6 +126,8 @@ uint64_t os_wall_ms(void);
 /* Reads the test-only variable HOLDFAST_ANCHOR_WEAKEN and drops cached facts of the parent process. Call first, and
  * after a fork. False if this process cannot see itself, and pids therefore mean other processes. */
 bool os_init(void);
+/* The words of our command line as UTF-8. */
+char **os_arguments(int *argc, char **argv);
 os_pid os_own_pid(void);
 /* Changes when the parent has died. */
 os_pid os_parent(void);
@@ -295,6 +298,8 @@ bool os_cgroup_of(os_pid pid, char *out, size_t size);
 /* Creates the cgroup directory for all runs of one instance directory (`place`); otherwise false and a note. */
 bool os_cgroup_prepare(const char *place, char *runs, size_t size, char *note, size_t note_size);
 void os_cgroup_leave(const char *runs);
+/* Its word in records: "cgroup" or "job"; "subreaper" if there is none. */
+const char *os_boundary_kind(const struct boundary *boundary);
 void os_boundary_open(struct boundary *boundary, const char *runs, const char *run_id, const char *note);
 /* Opens an existing boundary; false if there is none. */
 bool os_boundary_find(struct boundary *boundary, const char *runs, const char *run_id);
@@ -358,6 +363,7 @@ struct child_spec {
   bool set_umask;
   uint32_t umask;
   bool pty, merge, stdin_null;
+  bool verbatim; /* only Windows: the words after the first are not quoted for the command line */
   unsigned short rows, cols;
 };
 

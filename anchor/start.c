@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "modes.h"
 #include "run.h"
 
 #define START_PATIENCE_MS 10000
@@ -77,7 +78,7 @@ static _Noreturn void fail_start(struct run *run, enum step step, int error) {
   send_failed(run, run->owner, step, error);
   connections_finish(run, 1000);
   os_boundary_remove(&run->boundary);
-  exit(1);
+  exit(ANCHOR_NOT_STARTED);
 }
 
 /* Prepares the run up to the gate. */
@@ -85,7 +86,7 @@ void prepare_run(struct run *run, int fd, const char *run_id, const char *instan
   uint8_t *buffer = os_map(START_MAX + 4);
   struct frame start;
   connections_add_owner(run, fd);
-  if (buffer == NULL || !read_start(fd, buffer, &start)) exit(1);
+  if (buffer == NULL || !read_start(fd, buffer, &start)) exit(ANCHOR_NOT_STARTED);
   char *text = os_map(2 * START_MAX), **argv = os_map(ARGUMENTS_MAX * sizeof *argv), **env = os_map(ARGUMENTS_MAX * sizeof *env);
   if (text == NULL || argv == NULL || env == NULL) fail_start(run, STEP_SPEC, ENOMEM);
   char cwd[4096] = "";
@@ -114,6 +115,7 @@ void prepare_run(struct run *run, int fd, const char *run_id, const char *instan
       .pty = run->pty = number_or(&start, T_PTY, 0) == 1,
       .merge = number_or(&start, T_MERGE, 0) == 1,
       .stdin_null = number_or(&start, T_STDIN, 1) == 0,
+      .verbatim = number_or(&start, T_VERBATIM, 0) == 1,
       .rows = (uint16_t)rows, .cols = (uint16_t)cols,
   };
   enum step step = os_spawn_gated(&spec, &run->boundary, &run->child);
@@ -161,7 +163,7 @@ static void on_child_at_gate(struct run *run, enum step step, int error) {
   }
   os_kill_gated_child(&run->child);
   remove_directory(run);
-  if (run->owner == NULL) exit(1);
+  if (run->owner == NULL) exit(ANCHOR_NOT_STARTED);
   fail_start(run, step, error);
 }
 

@@ -64,6 +64,8 @@ static bool create(struct boundary *boundary) {
   return own_job != NULL;
 }
 
+const char *os_boundary_kind(const struct boundary *boundary) { return boundary->path[0] != 0 ? "job" : "subreaper"; }
+
 void os_boundary_open(struct boundary *boundary, const char *runs, const char *run_id, const char *note) {
   *boundary = (struct boundary){.cgroup = -1};
   snprintf(boundary->note, sizeof boundary->note, "%s", note);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <wchar.h>
 
 #define SHARED_OPTION L"--shared"
 
@@ -32,7 +33,7 @@ static uint64_t handle_option(const WCHAR *name) {
   uint64_t value = 0;
   WCHAR **words = CommandLineToArgvW(GetCommandLineW(), &count);
   for (int i = 0; words != NULL && i + 1 < count; i++)
-    if (wcscmp(words[i], name) == 0) value = wcstoull(words[i + 1], NULL, 10);
+    if (wcscmp(words[i], name) == 0) value = (uint64_t)_wcstoui64(words[i + 1], NULL, 10);
   if (words != NULL) LocalFree(words);
   return value;
 }

@@ -11,7 +11,6 @@
 
 #define UNIX_EPOCH 116444736000000000ULL /* as a FILETIME */
 
-struct test_disable test_disable;
 const char *const step_names[] = {"none", "directory", "boundary", "pty", "stdio", "fork", "session", "cwd", "exec", "spec", "limit"};
 
 static HANDLE parent; /* keeps its pid from being used again */
