@@ -2,8 +2,6 @@
 #include "run.h"
 #include "tree.h"
 
-#include <string.h>
-
 #define NAMED_MAX 512
 
 /* Copied, because collecting members may drop the connection that holds the frame. */

@@ -1,5 +1,4 @@
 /* The end of a run as a supervisor reads it: leader.json, exit.json and EXITED. */
-#include <stdio.h>
 #include <string.h>
 
 #include "run.h"

@@ -1,6 +1,5 @@
 /* `anchor run`: one anchor, its run, and services adopted out of it: main loop. */
 #include <stdatomic.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "modes.h"

@@ -1,6 +1,5 @@
 /* Finds the processes of a run. */
 #include <errno.h>
-#include <string.h>
 
 #include "run.h"
 #include "tree.h"

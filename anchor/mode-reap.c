@@ -1,5 +1,4 @@
-/* `anchor reap`: ends a run without its anchor, which is dead or does not answer. `anchor continue`: sends SIGCONT
- * to an anchor.
+/* `anchor reap`: ends a run without its anchor, which is dead or does not answer.
  *
  * A silent anchor that serves only this run proves emptiness: it is a subreaper, so every process of the run is
  * below it, and the run is empty if only zombies are. It is killed last. An anchor that also serves other runs is
@@ -108,22 +107,6 @@ static bool verify(const struct request *request, char *why, size_t size) {
   }
   os_release(&reap_root);
   return false;
-}
-
-/* Returns NULL if verified, otherwise the reason. Without a unique id, start time and executable must match. */
-static const char *verify_anchor(const struct identity *id, const char *path, struct member *out) {
-  char program[PATH_SIZE] = "";
-  *out = (struct member){.handle = -1};
-  if (os_untouchable(id->pid)) return "the anchor is this process, one of its ancestors, or in its process group: refused";
-  if (!os_open(id, out)) return errno == ESRCH ? "the anchor is gone" : "the anchor cannot be inspected: left alone";
-  bool unique = id->unique != 0 && out->id.unique == id->unique;
-  bool same_program = path != NULL && os_executable(id->pid, program, sizeof program) && strcmp(program, path) == 0;
-  const char *why = tree_dead(out)                                   ? "the anchor is a zombie"
-                    : !unique && !same_program                       ? "start time matches but neither unique id nor program does: left alone"
-                    : !unique && (!os_refresh(out) || tree_dead(out)) ? "the anchor is gone"
-                                                                     : NULL;
-  if (why != NULL) os_release(out);
-  return why;
 }
 
 /* True if no process of the run is alive. The anchor is a subreaper: while it is alive, every process of the run is
@@ -272,35 +255,4 @@ int reap_mode(int argc, char **argv) {
   print_reaped(true, rooted, why, killed, whole, ours, proven, anchor);
   if (in_cgroup && os_boundary_empty(&reap_boundary)) os_boundary_remove(&reap_boundary);
   return 0;
-}
-
-int continue_mode(int argc, char **argv) {
-  struct identity id = {0};
-  const char *path = NULL;
-  bool good = argc % 2 == 0;
-  for (int i = 0; good && i + 1 < argc; i += 2) {
-    uint64_t pid = 0;
-    if (strcmp(argv[i], "--pid") == 0) good = number_within(argv[i + 1], INT32_MAX, &pid), id.pid = (os_pid)pid;
-    else if (strcmp(argv[i], "--start") == 0) good = number_within(argv[i + 1], UINT64_MAX, &id.start);
-    else if (strcmp(argv[i], "--unique") == 0) good = number_within(argv[i + 1], UINT64_MAX, &id.unique);
-    else if (strcmp(argv[i], "--path") == 0) path = argv[i + 1];
-    else good = false;
-  }
-  if (!good || id.pid == 0) {
-    fprintf(stderr, "anchor continue: --pid N --start N [--unique N] [--path PATH]\n");
-    return 2;
-  }
-  struct member anchor;
-  const char *why = verify_anchor(&id, path, &anchor);
-  int error = why == NULL ? os_signal(&anchor, OS_CONT) : 0;
-  if (error != 0) why = strerror(error);
-  char state[2] = {why == NULL ? anchor.state : 0, 0};
-  struct json json = evidence_begin();
-  json_raw(&json, why == NULL ? "{\"sent\":true" : "{\"sent\":false");
-  json_key_string(&json, ",\"why\":", why);
-  json_key_string(&json, ",\"state\":", state[0] == 0 ? NULL : state);
-  json_raw(&json, "}");
-  evidence_print(&json);
-  os_release(&anchor);
-  return fflush(stdout) == 0 ? 0 : 1;
 }

@@ -8,6 +8,7 @@
 /* Exit status of an anchor whose run did not start. Not 1, which is also the status of a process that another program of
  * Windows has ended. */
 #define ANCHOR_NOT_STARTED 75
+#include "os.h"
 
 int run_mode(const char *run_id, const char *instance_dir, int fd, const char *cgroups, const char *note, bool launched);
 /* `argv`: the memory of our own command line. */
@@ -17,6 +18,9 @@ int inspect_mode(bool brief, bool ports);
 int reap_mode(int argc, char **argv);
 /* Sends SIGCONT to a verified anchor. */
 int continue_mode(int argc, char **argv);
+/* Opens an anchor. Returns NULL if it is verified, otherwise the reason. Without a unique id, start time and executable
+ * must match. */
+const char *verify_anchor(const struct identity *id, const char *path, struct member *out);
 /* Ends one process of another tool that has a certain marker. */
 int reap_one_mode(int argc, char **argv);
 int marked_mode(int argc, char **argv);

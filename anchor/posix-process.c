@@ -1,6 +1,5 @@
 /* POSIX: this process, its clocks, and requests to others. */
 #include <errno.h>
-#include <poll.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <time.h>
@@ -33,6 +32,31 @@ os_pid os_own_pid(void) { return getpid(); }
 os_pid os_parent(void) { return getppid(); }
 
 bool os_is_foreign(const struct member *member) { return getuid() != 0 && member->uid != getuid(); }
+
+/* ---- identities ---- */
+
+bool os_same(const struct identity *one, const struct identity *other) {
+  if (one->pid != other->pid) return false;
+  if (one->unique != 0 && other->unique != 0) return one->unique == other->unique;
+  return one->start != 0 && one->start == other->start; /* 0: it was hidden when it was read */
+}
+
+bool os_open(const struct identity *id, struct member *out) {
+  if (!os_read_process(id->pid, out)) return false;
+  if (os_same(id, &out->id)) return true;
+  bool unsure = (out->id.start == 0 || id->start == 0) && (id->unique == 0 || out->id.unique == 0);
+  os_release(out);
+  errno = unsure ? EACCES : ESRCH;
+  return false;
+}
+
+bool os_identity(pid_t pid, struct identity *out) {
+  struct member member;
+  if (!os_read_process(pid, &member)) return false;
+  *out = member.id;
+  os_release(&member);
+  return true;
+}
 
 /* ---- signals ---- */
 

@@ -1,7 +1,6 @@
 /* POSIX: creates a child that has done everything except exec, behind a gate. */
 #include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <termios.h>

@@ -38,7 +38,7 @@ struct stop {
 
 /* The request to abandon processes that survived KILL. */
 struct abandon {
-  bool asked; /* and not yet decided: see ABANDONED */
+  bool asked; /* done when the phase is ABANDONED */
   char actor[256], request[128];
 };
 

@@ -1,6 +1,5 @@
 /* Starts a run: START, the boundary, the child behind the gate, and its reports. */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,5 @@
 #include "tree.h"
 
-
 #define STOP_ROUNDS 32
 #define LIMIT_COUNTED 1024   /* up to this limit, free descriptors are counted */
 #define DESCRIPTORS_OURS 256 /* above it: more than an anchor ever has open */

