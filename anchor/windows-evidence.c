@@ -115,7 +115,7 @@ long os_marked(const char *name, const char *value, struct member *out, long max
   const struct listed *all;
   long listed = list_processes(&all), count = 0;
   for (long i = 0; i < listed && count < max; i++) {
-    const struct identity id = {.pid = all[i].pid, .start = all[i].created, .unique = all[i].created};
+    const struct identity id = identity_of(all[i].pid, all[i].created);
     if (id.pid <= 4 || !os_environ_load(id.pid)) continue;
     const char *found = os_environ_value(name);
     if (found != NULL && (value == NULL || strcmp(found, value) == 0) && os_open(&id, &out[count])) count++;

@@ -97,14 +97,14 @@ bool os_each_process(void (*visit)(os_pid pid)) {
 }
 
 static bool is_child(const struct listed *listed, const struct identity *parent) {
-  return listed->ppid == parent->pid && listed->pid != parent->pid && listed->created >= parent->start && listed->pid > 4;
+  return listed->ppid == parent->pid && listed->pid != parent->pid && listed->created >= parent->unique && listed->pid > 4;
 }
 
 /* Appends the children of `parent` that the snapshot shows, each verified through a handle. */
 static long add_children(const struct listed *all, long listed, const struct identity *parent, struct member *out, long count, long max,
                          bool (*skip)(os_pid pid, const void *of), const void *of, int signal) {
   for (long i = 0; i < listed && count < max; i++) {
-    const struct identity id = {.pid = all[i].pid, .start = all[i].created, .unique = all[i].created};
+    const struct identity id = identity_of(all[i].pid, all[i].created);
     if (!is_child(&all[i], parent) || (skip != NULL && skip(id.pid, of)) || !os_open(&id, &out[count])) continue;
     out[count].ppid = parent->pid; /* also if it has died meanwhile */
     out[count].threads = all[i].threads;

@@ -44,7 +44,15 @@ bool has_ended(HANDLE process) { return WaitForSingleObject(process, 0) == WAIT_
 
 HANDLE member_process(const struct member *member) { return member->handle == -1 ? NULL : (HANDLE)(intptr_t)member->handle; }
 
-bool os_same(const struct identity *one, const struct identity *other) { return one->pid == other->pid && one->start == other->start && one->start != 0; }
+/* Microseconds since 1970, because records hold numbers below 2^53. */
+static uint64_t start_time(uint64_t created) { return (created - UNIX_EPOCH) / 10; }
+
+struct identity identity_of(os_pid pid, uint64_t created) { return (struct identity){.pid = pid, .start = start_time(created), .unique = created}; }
+
+bool os_same(const struct identity *one, const struct identity *other) {
+  if (one->pid != other->pid) return false;
+  return one->unique != 0 && other->unique != 0 ? one->unique == other->unique : one->start == other->start && one->start != 0;
+}
 
 static void base_name(HANDLE process, char *out) {
   WCHAR path[WIDE_SIZE];
@@ -79,7 +87,7 @@ bool member_read(HANDLE process, os_pid pid, struct member *out) {
   (void)ProcessIdToSessionId((DWORD)pid, &session);
   int same = same_user(process);
   *out = (struct member){
-      .id = {.pid = pid, .start = from_filetime(created), .unique = from_filetime(created)},
+      .id = identity_of(pid, from_filetime(created)),
       .handle = (int)(intptr_t)process, /* handles have 32 significant bits */
       .sid = (os_pid)session,
       .uid = same == 1 ? 0 : same == 0 ? 1 : OS_UID_UNKNOWN,
@@ -87,7 +95,7 @@ bool member_read(HANDLE process, os_pid pid, struct member *out) {
       .threads = 1,
       .state = 'R',
   };
-  out->ppid = parent_of(process, out->id.start);
+  out->ppid = parent_of(process, out->id.unique);
   if (GetProcessMemoryInfo(process, &memory, sizeof memory)) out->rss_kb = memory.WorkingSetSize / 1024;
   base_name(process, out->command);
   return true;
@@ -109,7 +117,7 @@ bool os_identity(os_pid pid, struct identity *out) {
   if (process == NULL) return false;
   uint64_t created = has_ended(process) ? 0 : creation_time(process);
   CloseHandle(process);
-  *out = (struct identity){.pid = pid, .start = created, .unique = created};
+  *out = identity_of(pid, created);
   if (created == 0) errno = ESRCH;
   return created != 0;
 }
@@ -188,7 +196,7 @@ int os_signal(const struct member *member, int signal) {
   HANDLE process = member_process(member);
   if (process == NULL || os_untouchable(member->id.pid)) return EPERM;
   if (has_ended(process)) return ESRCH;
-  if (creation_time(process) != member->id.start) return ESRCH;
+  if (creation_time(process) != member->id.unique) return ESRCH;
   switch (signal) {
     case OS_KILL:
       if (TerminateProcess(process, KILLED_CODE)) return 0;

@@ -9,8 +9,6 @@
 
 #include "modes.h"
 
-#define UNIX_EPOCH 116444736000000000ULL /* as a FILETIME */
-
 const char *const step_names[] = {"none", "directory", "boundary", "pty", "stdio", "fork", "session", "cwd", "exec", "spec", "limit"};
 
 static HANDLE parent; /* keeps its pid from being used again */

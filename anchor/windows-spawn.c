@@ -141,7 +141,7 @@ static enum step spawn(const struct child_spec *spec, HANDLE job, struct child *
     end_leader();
     return STEP_BOUNDARY;
   }
-  out->id = (struct identity){.pid = leader.pid, .start = creation_time(leader.process), .unique = creation_time(leader.process)};
+  out->id = identity_of(leader.pid, creation_time(leader.process));
   out->gate = slot_open(SLOT_FLAG, NULL);
   out->status = slot_open(SLOT_FLAG, NULL);
   if (out->gate >= 0 && out->status >= 0 && child_add(leader.pid, leader.process)) return STEP_NONE;

@@ -8,6 +8,7 @@
 #include "os.h"
 
 #define WIDE_SIZE 2048
+#define UNIX_EPOCH 116444736000000000ULL /* as a FILETIME */
 /* The exit code of a process that Holdfast ended: that of a process ended by SIGKILL in a shell. */
 #define KILLED_CODE 137
 
@@ -80,7 +81,9 @@ bool listener_ready(const struct slot *slot);
 HANDLE member_process(const struct member *member);
 /* Opens a process; NULL and errno. */
 HANDLE process_open(os_pid pid, DWORD access);
+/* A FILETIME: units of 100 ns since 1601. 0: unknown. */
 uint64_t creation_time(HANDLE process);
+struct identity identity_of(os_pid pid, uint64_t created);
 bool has_ended(HANDLE process);
 bool member_read(HANDLE process, os_pid pid, struct member *out);
 
