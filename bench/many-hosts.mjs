@@ -164,7 +164,7 @@ async function seeing(stores, kind, schema) {
   const readers = await Promise.all(stores.map(async (store) => ({ store, watch: await watch() })));
   const times = [];
   for (let n = 1; n <= EVENTS; n++) {
-    await sleep(Math.random() * defaults.eventLookMs);
+    await sleep(Math.random() * defaults.sqliteEventPollMs);
     const seen = readers.map(async ({ store, watch: { next } }) => {
       do await next();
       while ((await store.listEvents({ after: n - 1, limit: 1 })).length === 0);
@@ -183,7 +183,7 @@ async function seeing(stores, kind, schema) {
 
 function looking() {
   let wake = () => {};
-  const timer = setInterval(() => wake(), defaults.eventLookMs);
+  const timer = setInterval(() => wake(), defaults.sqliteEventPollMs);
   return { next: () => new Promise((go) => (wake = go)), end: async () => clearInterval(timer) };
 }
 

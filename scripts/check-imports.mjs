@@ -79,8 +79,14 @@ const loadSchemas = ["api", "config"];
 /** Files at the root of src/ that every folder may import. They import no folder but their own (errors.ts: errors/). */
 const shared = ["errors.ts", "defaults.ts"];
 
-/** Only the anchor's code starts processes, except stty(1) for our own terminal and the gateway itself. */
-const startsProcesses = ["anchor/", "cli/run/stdio.ts", "gateway/start.ts"];
+/** Only the anchor code starts processes, except stty(1) for our own terminal, the gateway, and tools of the system. */
+const startsProcesses = [
+  "anchor/",
+  "cli/run/stdio.ts",
+  "gateway/start.ts",
+  "home/machine-facts.ts",
+  "cli/service/",
+];
 const restricted = { "node:child_process": startsProcesses, child_process: startsProcesses };
 
 const root = resolve(process.argv[2] ?? "src");

@@ -150,7 +150,7 @@ export class AcpController implements AsyncDisposable {
     this.#registry.get(sessionId)?.wake();
   }
 
-  /** Looks for messages that peer gateways have stored. */
+  /** Reads messages that peer gateways have stored. */
   checkInboxes(): void {
     for (const runner of this.#registry.runners) runner.wake();
   }

@@ -34,9 +34,9 @@ export interface EnsureSessionRequest extends RequestedAgentCommand {
   readonly mcpServers?: readonly McpServer[] | undefined;
   /** In addition to the client access that the catalogue grants the agent. */
   readonly client?: RequestedClientAccess | undefined;
-  /** Made when the agent is started. In a session that is open already they are made at once. */
+  /** Applied when the agent is started, and at once in a session that is already open. */
   readonly settings?: AgentSettings | undefined;
-  /** The session of the agent's that a new session continues. */
+  /** The stored session of the agent that a new session continues. */
   readonly resume?: AgentResume | undefined;
   /** Directories of the agent's session beside `cwd`. */
   readonly directories?: readonly string[] | undefined;
@@ -140,9 +140,12 @@ async function reuseSession(
     throw new SessionTaken(row.key, "an open session has it, with other permissions");
   const other = mcpServers.find((each) => !existing.mcpServers.some((own) => isDeepStrictEqual(own, each)));
   if (other !== undefined)
-    throw new SessionTaken(row.key, `an open session has it, without this MCP server: ${other.name}`);
+    throw new SessionTaken(
+      row.key,
+      `the open session with this name does not have the MCP server ${other.name}`,
+    );
   if (resume !== undefined && !isDeepStrictEqual(resume, existing.settings?.resume))
-    throw new SessionTaken(row.key, "an open session has it, which began with another session of the agent");
+    throw new SessionTaken(row.key, "the open session with this name continues another session of the agent");
   const runner = await registry.requireRunner(row.id);
   registry.commands.remember(row.id, command);
   await runner.ensureAgent(startTimeoutMs);
@@ -150,7 +153,7 @@ async function reuseSession(
   return { row, session: runner.writer.row, created: false };
 }
 
-/** Stores the client access as the first update of the session, where `recordedClientAccess` looks for it. */
+/** Stores the client access as the first update of the session, from which `recordedClientAccess` reads it. */
 async function recordClientAccess(
   registry: SessionRegistry,
   session: AcpSession,

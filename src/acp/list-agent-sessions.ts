@@ -1,7 +1,7 @@
 import { NO_CLIENT_ACCESS, toClientCapabilities } from "../config/agents.js";
 import { BadInput } from "../errors.js";
 import type { AgentCommand } from "./agent-command.js";
-import { type BriefAgentDeps, withBriefAgent } from "./agent/brief-agent.js";
+import { type TemporaryAgentDeps, withTemporaryAgent } from "./agent/temporary-agent.js";
 import { isSupported } from "./agent/open-agent-session.js";
 import { boundedString } from "./turn/turn-summary.js";
 import { toAuthRequired } from "./wire/auth-required.js";
@@ -32,14 +32,17 @@ const MAX_PAGES = 100;
 
 /** Starts the agent, asks it for the sessions that it has stored, and ends it. */
 export async function listAgentSessions(
-  deps: BriefAgentDeps,
+  deps: TemporaryAgentDeps,
   { agent, command, cwd, directory, limit }: ListAgentSessionsRequest,
 ): Promise<readonly AgentSessionSummary[]> {
   const clientCapabilities = toClientCapabilities(NO_CLIENT_ACCESS);
   const request = { command, cwd, clientCapabilities, endReason: "acp: its sessions are listed" };
-  return withBriefAgent(deps, request, async (connection, capabilities) => {
+  return withTemporaryAgent(deps, request, async (connection, capabilities) => {
     if (!isSupported(capabilities.agentCapabilities?.sessionCapabilities?.list))
-      throw new BadInput("agent", "the agent cannot list its sessions (it does not offer session/list)");
+      throw new BadInput(
+        "agent",
+        "the agent cannot list its sessions (it does not offer session/list). If you know the id of one, `acp spawn --resume` may continue it",
+      );
     const pages = readPages(connection, directory, limit, deps.limits.newSessionMs);
     return pages.catch((error: unknown) => {
       throw toAuthRequired(error, { agent, capabilities });

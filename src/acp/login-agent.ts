@@ -3,7 +3,7 @@ import { NO_CLIENT_ACCESS, toClientCapabilities } from "../config/agents.js";
 import { defaults } from "../defaults.js";
 import { BadInput } from "../errors.js";
 import type { AgentCommand } from "./agent-command.js";
-import { type BriefAgentDeps, withBriefAgent } from "./agent/brief-agent.js";
+import { type TemporaryAgentDeps, withTemporaryAgent } from "./agent/temporary-agent.js";
 import { authMethodsOf, methodText } from "./wire/auth-required.js";
 import { isObject } from "./wire/message.js";
 
@@ -26,7 +26,7 @@ export interface LoginResult {
   readonly terminal: TerminalLogin | null;
 }
 
-/** Terminal methods are offered only to clients that can run them. The second form is that of agents before the protocol had one. */
+/** Terminal methods are offered only to clients that can run them. `_meta` is for agents that are older than the field `auth` of the protocol. */
 export const LOGIN_CAPABILITIES: ClientCapabilities = {
   ...toClientCapabilities(NO_CLIENT_ACCESS),
   auth: { terminal: true },
@@ -35,12 +35,12 @@ export const LOGIN_CAPABILITIES: ClientCapabilities = {
 
 /** Starts the agent, logs in with one of its methods, and ends it. A terminal method is returned for the caller to run. */
 export async function loginAgent(
-  deps: BriefAgentDeps,
+  deps: TemporaryAgentDeps,
   { command, cwd, method }: LoginRequest,
 ): Promise<LoginResult> {
   const clientCapabilities = LOGIN_CAPABILITIES;
   const request = { command, cwd, clientCapabilities, endReason: "acp: its login has ended" };
-  return withBriefAgent(deps, request, async (connection, capabilities) => {
+  return withTemporaryAgent(deps, request, async (connection, capabilities) => {
     const chosen = chooseMethod(authMethodsOf(capabilities), method);
     const { id, name } = chosen;
     const terminal = terminalLogin(chosen, command);

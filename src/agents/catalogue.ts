@@ -2,8 +2,8 @@ import { type AgentEntry, type AgentEntryInput, agentEntrySchema } from "../conf
 import { ACP_ONLY_AGENTS } from "./acp-only-agents.js";
 
 /**
- * Built-in agents with both forms, by their documentation. An entry with the same id in the config replaces one. A prompt is placed where
- * it cannot be parsed as an option.
+ * Built-in agents that have an ACP command and a one-shot command, from their documentation. An entry with the same id in
+ * the config replaces one. A prompt is placed where it cannot be parsed as an option.
  */
 const BUILT_IN_ENTRIES: readonly AgentEntryInput[] = [
   {

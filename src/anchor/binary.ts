@@ -1,27 +1,34 @@
 import { type ChildProcessByStdio, spawn } from "node:child_process";
 import { createHash, randomBytes } from "node:crypto";
 import { constants, existsSync } from "node:fs";
-import { access, chmod, lstat, mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
+import { access, chmod, lstat, mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import type { Readable, Writable } from "node:stream";
 import { AnchorUnusable } from "../errors.js";
 import { errnoCode, errorMessage } from "../home/errno.js";
 import { isCheckout, PACKAGE_ROOT, packageVersion } from "../home/package.js";
+import { renameFile } from "../home/rename-file.js";
 import { parseJson } from "../text/parse-json.js";
 
 const PLATFORM = `${process.platform}-${process.arch}`;
-const PACKAGED_PLATFORMS: readonly string[] = ["linux-x64", "linux-arm64"];
+const PACKAGED_PLATFORMS: readonly string[] = ["linux", "darwin", "win32"].flatMap((system) => [
+  `${system}-x64`,
+  `${system}-arm64`,
+]);
 const PACKAGE = `@holdfast/anchor-${PLATFORM}`;
 
-const CHECKOUT_BINARY = join(PACKAGE_ROOT, "build/anchor");
+/** Windows starts only files with this suffix. */
+const SUFFIX = process.platform === "win32" ? ".exe" : "";
+const PACKAGED_BINARY = `bin/anchor${SUFFIX}`;
+const CHECKOUT_BINARY = join(PACKAGE_ROOT, `build/anchor${SUFFIX}`);
 
 /**
  * Returns the path of the anchor binary: the value of `HOLDFAST_ANCHOR`, the build of a checkout, or the binary of this
  * platform's package.
  */
 export function findAnchorBinary(env: NodeJS.ProcessEnv = process.env): string {
-  return env["HOLDFAST_ANCHOR"] || (isCheckout ? CHECKOUT_BINARY : packagedFile("bin/anchor"));
+  return env["HOLDFAST_ANCHOR"] || (isCheckout ? CHECKOUT_BINARY : packagedFile(PACKAGED_BINARY));
 }
 
 /** Returns the path of a file of the anchor package, or its expected path if the package is not installed. */
@@ -35,7 +42,7 @@ function packagedFile(file: string): string {
 
 /** Throws if the anchor package is of another release: both packages are tested and installed together. */
 export function requireSameVersion(path: string): void {
-  if (path !== packagedFile("bin/anchor") || !existsSync(path)) return;
+  if (path !== packagedFile(PACKAGED_BINARY) || !existsSync(path)) return;
   const ours = packageVersion();
   const theirs = packageVersion(packagedFile("package.json"));
   if (ours !== theirs)
@@ -48,14 +55,19 @@ export function requireSameVersion(path: string): void {
 /** Says how to repair a missing anchor binary. */
 export function missingBinaryHint(path: string): string {
   if (path === CHECKOUT_BINARY) return "build it with `node scripts/build-anchor.mjs` in the checkout";
-  if (path !== packagedFile("bin/anchor")) return "correct HOLDFAST_ANCHOR or unset it";
+  if (path !== packagedFile(PACKAGED_BINARY)) return "correct HOLDFAST_ANCHOR or unset it";
   if (!PACKAGED_PLATFORMS.includes(PLATFORM))
     return `use one of ${PACKAGED_PLATFORMS.join(", ")}; there is no anchor for ${PLATFORM}`;
   const version = packageVersion();
   return `install the package ${PACKAGE}: npm install ${PACKAGE}@${version} (npm leaves it out with --omit=optional, or when a lockfile was made on another platform)`;
 }
 
-const ELF_MAGIC = Buffer.from([0x7f, 0x45, 0x4c, 0x46]);
+/** The first bytes of an executable: ELF, PE, and 64-bit Mach-O. */
+const MAGIC: Partial<Record<NodeJS.Platform, Buffer>> = {
+  linux: Buffer.from([0x7f, 0x45, 0x4c, 0x46]),
+  win32: Buffer.from("MZ"),
+  darwin: Buffer.from([0xcf, 0xfa, 0xed, 0xfe]),
+};
 
 /**
  * Copies the binary into the state directory, under a name derived from its content, because anchors outlive package
@@ -64,14 +76,15 @@ const ELF_MAGIC = Buffer.from([0x7f, 0x45, 0x4c, 0x46]);
 export async function installAnchorBinary(home: string, source: string): Promise<string> {
   const content = await readSource(source);
   // A shell would run a text file, and any other file would fail later with an unclear error.
-  if (process.platform === "linux" && !content.subarray(0, 4).equals(ELF_MAGIC))
+  const magic = MAGIC[process.platform];
+  if (magic !== undefined && !content.subarray(0, magic.length).equals(magic))
     throw new AnchorUnusable(
       source,
       `${source} is not an executable of this system; nothing can be started. Correct HOLDFAST_ANCHOR or unset it, or build the anchor again`,
     );
   const hash = createHash("sha256").update(content).digest("hex").slice(0, 16);
   const directory = join(home, "bin");
-  const path = join(directory, `anchor-${hash}`);
+  const path = join(directory, `anchor-${hash}${SUFFIX}`);
   if (!(await isIntact(path, content))) await writeCopy(directory, path, content);
   await requireExecutable(path);
   return path;
@@ -94,9 +107,10 @@ async function readSource(source: string): Promise<Buffer> {
 async function isIntact(path: string, content: Buffer): Promise<boolean> {
   try {
     const found = await lstat(path);
-    const ours = found.isFile() && (process.getuid === undefined || found.uid === process.getuid());
+    const uid = process.getuid?.();
+    const ours = found.isFile() && (uid === undefined || found.uid === uid);
     if (!ours || found.size !== content.length || !content.equals(await readFile(path))) return false;
-    if ((found.mode & 0o777) !== 0o700) await chmod(path, 0o700);
+    if (uid !== undefined && (found.mode & 0o777) !== 0o700) await chmod(path, 0o700);
     return true;
   } catch (error) {
     if (errnoCode(error) === "ENOENT") return false;
@@ -111,7 +125,7 @@ async function writeCopy(directory: string, path: string, content: Buffer): Prom
     try {
       await writeFile(temporary, content, { mode: 0o700, flag: "wx" });
       await chmod(temporary, 0o700);
-      await rename(temporary, path);
+      await renameFile(temporary, path);
     } finally {
       await rm(temporary, { force: true });
     }
@@ -166,6 +180,7 @@ export function runAnchorMode(
       stdio: ["pipe", "pipe", "pipe", ...extraFds],
       env: anchorEnvironment(),
       cwd: "/",
+      windowsHide: true,
     }) as ChildProcessByStdio<Writable, Readable, Readable>;
     const answer: Buffer[] = [];
     let size = 0;

@@ -23,6 +23,7 @@ export async function startLauncher(
 ): Promise<void> {
   const child = spawn(anchorPath, ["launch", "--dir", instanceDir, "--instance", instanceId], {
     detached: true,
+    windowsHide: true,
     stdio: ["ignore", "pipe", "ignore"],
     env: anchorEnvironment(),
     // The caller's directory may be on a file system that is to be unmounted.

@@ -3,6 +3,7 @@ import { connect, Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { defaults } from "../defaults.js";
 import { GatewayNotProven, HoldfastError } from "../errors.js";
+import { socketAddress } from "../home/local-socket.js";
 import { requireOwnSocket } from "../home/path-trust.js";
 import { hashSessionToken, isOperatorToken } from "../sessions/requester.js";
 import { type ErrorResponse, GatewayError } from "./error-response.js";
@@ -55,7 +56,7 @@ function connectProven(
   }
   const hash = hashSessionToken(token);
   const client = newNonce();
-  const socket = connect({ path: socketPath });
+  const socket = connect({ path: socketAddress(socketPath) });
   let answer = Buffer.alloc(0);
   const settle = (error: Error | null): void => {
     clearTimeout(timeout);

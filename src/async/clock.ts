@@ -67,6 +67,8 @@ const OFFSETS_FILE = "/proc/self/timens_offsets";
  * Reads the time namespace of this process. Null if the kernel has no time namespaces, so that there is only one clock.
  */
 export function readTimeNamespace(): TimeNamespace | null {
+  // Under Wine, /proc of the host is visible.
+  if (process.platform !== "linux") return null;
   const link = readIfExists(() => readlinkSync(NAMESPACE_LINK), NAMESPACE_LINK);
   if (link === null) return null;
   // The file holds the offsets for children. They equal this process's own unless it has chosen another namespace for
@@ -97,9 +99,9 @@ function signed(value: bigint): string {
   return value < 0n ? String(value) : `+${value}`;
 }
 
-function readIfExists(look: () => string, path: string): string | null {
+function readIfExists(read: () => string, path: string): string | null {
   try {
-    return look();
+    return read();
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === "ENOENT") return null;
     throw new StateUnusable(

@@ -11,7 +11,7 @@ const headerName = z.string().regex(/^[\w!#$%&'*+.^`|~-]{1,200}$/, "must be the 
 
 const mcpServer = z
   .strictObject({
-    /** The agent starts it, and speaks with it over stdin and stdout. */
+    /** The agent starts it, and communicates with it over stdin and stdout. */
     command: argument.optional(),
     args: z.array(z.string().max(65_536)).max(256).default([]),
     env: z.record(anyVariableName, z.string().max(65_536)).default({}),
@@ -41,7 +41,7 @@ export function hasSecret({ env, headers }: ConfiguredMcpServer): boolean {
   return Object.keys(headers).length > 0 || Object.keys(env).some(isSecretName);
 }
 
-/** The servers of a session: those of the config for its agent, and the requested ones, which win over the same name. */
+/** The servers of a session: those of the config for its agent, and the requested ones, which replace those with the same name. */
 export function resolveMcpServers(
   configured: Readonly<Record<string, ConfiguredMcpServer>>,
   agent: string | null,

@@ -62,7 +62,7 @@ export const gatewayDefaults = {
   /** Connections to the peer port without a completed handshake: enough for a burst of many peers, at little memory. Beyond it, the oldest one of the address with the most is closed. */
   peerStrangers: 256,
   /** Interval of the check for remote stops without a notification. */
-  commandLookMs: 5_000,
+  commandPollMs: 5_000,
   /** A live gateway accepts a remote stop within one interval; one that does not may be away for long. */
   commandAcceptMs: 6_000,
   /** Records of silent gateways are kept as long as their runs. */

@@ -20,7 +20,7 @@ export const runDefaults = {
   leaseMs: 30_000,
   renewMs: 10_000,
   /** Interval at which a supervisor checks its own locks; a check costs two stat calls. A deleted lock file protects nothing until the next check. */
-  lockLookMs: 1_000,
+  lockPollMs: 1_000,
   /** A supervisor that could not renew its leases stops controlling runs at this age, well before a lease expires. */
   selfFenceMs: 20_000,
   /** An owner that is alive but has not renewed for ten leases is stuck for good; its runs may be taken. */
@@ -30,7 +30,7 @@ export const runDefaults = {
   /** When the runs of a silent host are lost: a day covers a power cut at night. */
   hostLostMs: 24 * 3_600_000,
   /** Interval of the check for such hosts, which reads every open run. Ten minutes more do not matter after a day. */
-  silentLookMs: 600_000,
+  silentPollMs: 600_000,
   /** Interval of the check for runs without an owner: a third of a lease. */
   reconcileMs: 10_000,
   /** Ended runs are kept for a week, and no more than can be listed quickly. */
@@ -68,8 +68,8 @@ export const runDefaults = {
   /** A service that does not listen by then is considered broken. A cold build of a large dev server takes less. */
   readyTimeoutMs: 60_000,
   /** Interval of the check for a service's port; grows. The kernel does not report when a process starts to listen, and a check starts a process. */
-  readyLookMs: 20,
-  readyLookMaxMs: 500,
+  readyPollMs: 20,
+  readyPollMaxMs: 500,
   /** Labels of a run: tools set a handful of short ones. The limit on the size of all keys and values keeps a list of 1,000 runs readable. */
   labels: 64,
   labelKeyChars: 128,

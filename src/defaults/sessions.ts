@@ -17,7 +17,7 @@ export const sessionDefaults = {
   /** Records of one session (runs with their labels, tasks): 10,000 runs with typical labels take 20 MB. */
   sessionStoredBytes: 128 * 1024 * 1024,
   /** How old the size of a session's records may be: it is counted in the store, which takes milliseconds. */
-  sessionStoredLookMs: 60_000,
+  sessionStoredMaxAgeMs: 60_000,
   /** Characters of an approval request in one answer of the API: a few screens; and characters of one text before it continues in another piece. */
   questionPageChars: 64 * 1024,
   questionPieceChars: 16 * 1024,

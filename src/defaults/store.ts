@@ -14,7 +14,7 @@ export const storeDefaults = {
   /** All connections but one are closed after this time without use. It is below the interval of periodic jobs, so that an idle gateway closes them. */
   storeIdleMs: 3_000,
   /** Interval of the check for events that other supervisors wrote to the same SQLite file. */
-  eventLookMs: 200,
+  sqliteEventPollMs: 200,
   /** Interval of the check for events without a notification, which may have been lost with a connection. */
   eventPollMs: 5_000,
   /** Pause before a refused write is repeated; doubles up to the maximum: short after a lock, long on a full disk. */

@@ -105,11 +105,11 @@ export class NotFound extends HoldfastError {
   }
 
   static session(wanted: string): NotFound {
-    return new NotFound(`session ${wanted.slice(0, 200)}; holdfast sessions list --all lists all`);
+    return new NotFound(`session ${wanted.slice(0, 200)}; \`holdfast sessions list --all\` lists all`);
   }
 
   static task(wanted: string): NotFound {
-    return new NotFound(`task ${wanted.slice(0, 200)}; holdfast tasks list lists all`);
+    return new NotFound(`task ${wanted.slice(0, 200)}; \`holdfast tasks list\` lists all`);
   }
 }
 

@@ -6,7 +6,6 @@ import { findAnchorBinary } from "../anchor/binary.js";
 import { openNativeObserver } from "../anchor/native-observer.js";
 import { RunDirectories } from "../anchor/run-dir/run-directories.js";
 import { deferred } from "../async/deferred.js";
-import { retryWhileStoreAway, type StoreWait } from "../async/retry.js";
 import { Bell } from "../channels/bell.js";
 import { createDeliver, openChannels } from "../channels/deliver.js";
 import type { Config } from "../config/schema.js";
@@ -23,7 +22,7 @@ import { Sessions } from "../sessions/sessions.js";
 import { listGatewaysWithStatus } from "../store/gateways/queries.js";
 import { localCopyDirectory } from "../store/local-copy/run-copy.js";
 import { readUnrestored } from "../store/local-copy/task-copy.js";
-import { watchEvents } from "../store/open.js";
+import { retryWhileStoreAway, type StoreWait, watchEvents } from "../store/open.js";
 import type { Store } from "../store/store.js";
 import type { Problem, Run, Supervisor } from "../supervisor/api.js";
 import { acknowledgeReadMessages } from "./background/notifications.js";
@@ -31,7 +30,7 @@ import { OneShotAgents } from "./background/one-shot-agents.js";
 import { SessionDelivery } from "./background/session-delivery.js";
 import { runMessageAsTask } from "./background/message-turns.js";
 import { type BackgroundServices, openBackground } from "./background/open-background.js";
-import { createWaitingApprovals } from "./background/waiting-approvals.js";
+import { createApprovalNotifier } from "./background/approval-notifier.js";
 import type { ForegroundClients } from "./foreground/foreground-clients.js";
 import { EventFollower } from "./monitoring/event-follower.js";
 import { Metrics } from "./monitoring/metrics.js";
@@ -123,7 +122,7 @@ export async function composeGateway(options: ComposeOptions): Promise<GatewaySe
   const deliver = createDeliver(channels, history, (target, notification) =>
     waker.deliver(target, notification),
   );
-  tellOfApproval = createWaitingApprovals({ store, sessions, deliver, onProblem: report });
+  tellOfApproval = createApprovalNotifier({ store, sessions, deliver, onProblem: report });
   const targetDeps = { store, channels: config.channels, notify: config.notify };
   const own = agentsFromConfig(config.agents);
   const agents = { all: agentsById(own), own: new Set(own.map(({ id }) => id)) };

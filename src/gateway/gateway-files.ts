@@ -1,7 +1,7 @@
 import { existsSync, rmSync } from "node:fs";
-import { rename } from "node:fs/promises";
 import { join } from "node:path";
 import { readOwnFile, readOwnFileSync, writeOwnFile } from "../home/own-file.js";
+import { renameFile } from "../home/rename-file.js";
 import type { ProcessIdentity } from "../model/process.js";
 
 /** A gateway that owns its runs and does not serve its API yet, because the store is unreachable. */
@@ -31,7 +31,8 @@ export function removeWaitFile(home: string): void {
 export async function findWaitingGateway(home: string): Promise<WaitingGateway | null> {
   try {
     const waiting = JSON.parse(readOwnFileSync(waitFilePath(home))) as WaitingGateway;
-    if (existsSync("/proc/self") && !existsSync(`/proc/${waiting.pid}`)) return null;
+    if (process.platform === "linux" && existsSync("/proc/self") && !existsSync(`/proc/${waiting.pid}`))
+      return null;
     // Loaded only when needed: every command would wait for it.
     const { isInstanceLockFree } = await import("../home/instance-lock.js");
     return (await isInstanceLockFree(join(home, "instances", waiting.instanceId))) ? null : waiting;
@@ -112,5 +113,5 @@ async function inspectOne(wanted: number | ProcessIdentity) {
 
 async function replaceFile(path: string, text: string): Promise<void> {
   writeOwnFile(`${path}.new`, text);
-  await rename(`${path}.new`, path);
+  await renameFile(`${path}.new`, path);
 }

@@ -196,7 +196,7 @@ export async function openGateway({
       // Written only now: a gateway that fails to start keeps the configuration of its predecessor.
       if (!stopped) await saveConfig(home, instanceId, configText).catch(reportUnwrittenFile);
       firstPassDone = true;
-      return jobs.schedule("execution of remote stops", defaults.commandLookMs, () =>
+      return jobs.schedule("execution of remote stops", defaults.commandPollMs, () =>
         services.processRemoteStops(),
       );
     })

@@ -1,8 +1,9 @@
-import { lstatSync, renameSync, rmSync } from "node:fs";
+import { lstatSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { pino, type Logger } from "pino";
 import { defaults } from "../defaults.js";
 import { requireNotLink, writeOwnFile } from "../home/own-file.js";
+import { renameFileSync } from "../home/rename-file.js";
 import type { GatewayEvent } from "./gateway.js";
 
 export const gatewayLogPath = (home: string): string => join(home, "gateway.log");
@@ -38,7 +39,7 @@ function rotateFiles(path: string): void {
 }
 
 function renameIfExists(from: string, to: string): void {
-  if (lstatSync(from, { throwIfNoEntry: false }) !== undefined) renameSync(from, to);
+  if (lstatSync(from, { throwIfNoEntry: false }) !== undefined) renameFileSync(from, to);
 }
 
 export function logEvent(log: Logger, event: GatewayEvent): void {

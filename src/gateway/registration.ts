@@ -1,7 +1,8 @@
 import { hostname } from "node:os";
 import { arch, platform } from "node:process";
 import { findAnchorBinary } from "../anchor/binary.js";
-import { probeCgroup, probeLimits } from "../anchor/inspect/cgroups.js";
+import { probeLimits } from "../anchor/inspect/cgroups.js";
+import { probeBoundary } from "../anchor/inspect/tier.js";
 import { PROTOCOL } from "../anchor/protocol/messages.js";
 import { SerialQueue } from "../async/concurrency.js";
 import { StateUnusable } from "../errors.js";
@@ -89,15 +90,17 @@ export async function createRegistration(
 
 /** The capabilities of this host. A feature that cannot be detected is not offered. */
 async function detectCapabilities(): Promise<GatewayCapabilities> {
-  const cgroup = await probeCgroup().catch(() => null);
-  const usable = cgroup?.state === "usable";
-  const places = usable ? await probeLimits(findAnchorBinary()).catch(() => []) : [];
+  const tier = await probeBoundary().catch(() => "subreaper" as const);
+  const places =
+    tier === "cgroup" || tier === "job" ? await probeLimits(findAnchorBinary()).catch(() => []) : [];
   return {
     platform,
     arch,
-    tier: usable ? "cgroup" : "subreaper",
+    tier,
     pty: true,
-    limits: places.filter(({ how }) => how === "v1" || how === "v2").map(({ controller }) => controller),
+    limits: places
+      .filter(({ how }) => how === "v1" || how === "v2" || how === "job")
+      .map(({ controller }) => controller),
     anchorProtocol: PROTOCOL,
   };
 }

@@ -90,6 +90,7 @@ export async function checkGateway(
   const child = spawn(process.execPath, [main, "gateway", "run", "--check"], {
     stdio: ["ignore", "ignore", "pipe"],
     cwd: "/",
+    windowsHide: true,
     env: { ...environmentOutsideRuns(), HOLDFAST_HOME: home },
     timeout: defaults.gatewayReadyMs,
     killSignal: "SIGKILL",
@@ -131,6 +132,7 @@ function launchGateway(
   const output = openOwnFileForWriting(errorFilePath(home), "truncate");
   const child = spawn(process.execPath, words, {
     detached: true,
+    windowsHide: true,
     stdio: ["ignore", "ignore", output],
     cwd: "/",
     env: { ...env, HOLDFAST_HOME: home },

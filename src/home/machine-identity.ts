@@ -4,6 +4,8 @@ import { join } from "node:path";
 import { readTimeNamespace } from "../async/clock.js";
 import { StateUnusable } from "../errors.js";
 import type { MachineIdentity } from "../model/process.js";
+import { errorMessage } from "./errno.js";
+import { machineFacts } from "./machine-facts.js";
 import { persistentId } from "./state-identity.js";
 
 /**
@@ -14,11 +16,11 @@ export async function readMachineIdentity(
   home: string,
   known: Partial<MachineIdentity> = {},
 ): Promise<MachineIdentity> {
+  const facts = machineFacts();
   return {
     hostId: known.hostId ?? (await systemHostId()) ?? (await persistentHostId(home)),
-    bootId: known.bootId ?? (await readKernelFact("boot id", "/proc/sys/kernel/random/boot_id", readText)),
-    pidNamespace:
-      known.pidNamespace ?? (await readKernelFact("pid namespace", "/proc/self/ns/pid", readlink)),
+    bootId: known.bootId ?? (await readFact("boot id", () => facts.readBootId(home, true))),
+    pidNamespace: known.pidNamespace ?? (await readFact("pid namespace", () => facts.readPidNamespace())),
     timeNamespace:
       known.timeNamespace === undefined ? (readTimeNamespace()?.name ?? null) : known.timeNamespace,
   };
@@ -26,8 +28,14 @@ export async function readMachineIdentity(
 
 /** The same for readers: creates nothing. A missing host id is empty, which equals no other. */
 export async function observeMachineIdentity(home: string): Promise<MachineIdentity> {
-  const hostId = (await systemHostId()) ?? (await readText(join(home, "host-id")).catch(() => ""));
-  return readMachineIdentity(home, { hostId });
+  const hostId =
+    (await systemHostId()) ??
+    (await readFile(join(home, "host-id"), "utf8").then(
+      (text) => text.trim(),
+      () => "",
+    ));
+  const bootId = await readFact("boot id", () => machineFacts().readBootId(home, false));
+  return readMachineIdentity(home, { hostId, bootId });
 }
 
 /** True if a pid means the same process on both. */
@@ -57,10 +65,8 @@ function offsetsOf(timeNamespace: string | null): string {
 
 /** Hashed, as machine-id(5) requires: the id itself is confidential. */
 async function systemHostId(): Promise<string | null> {
-  const id = await readText("/etc/machine-id").catch(() => "");
-  // Empty in a fresh image, `uninitialized` during the first boot.
-  if (!/^[0-9a-f]{32}$/.test(id)) return null;
-  return createHash("sha256").update(`holdfast ${id}`).digest("hex").slice(0, 32);
+  const id = await machineFacts().readHostSeed();
+  return id === null ? null : createHash("sha256").update(`holdfast ${id}`).digest("hex").slice(0, 32);
 }
 
 /** Created once, for systems without a machine id. */
@@ -77,27 +83,21 @@ export async function persistentHostId(home: string): Promise<string> {
   }
 }
 
-async function readKernelFact(
-  what: string,
-  path: string,
-  read: (path: string) => Promise<string>,
-): Promise<string> {
+async function readFact(what: string, read: () => Promise<string>): Promise<string> {
   try {
-    return await read(path);
+    return await read();
   } catch (error) {
     throw new StateUnusable(
-      path,
-      `the ${what} of this system cannot be read (${path}); nothing is started, because a process could not be distinguished from one of another boot or container.`,
+      what,
+      `the ${what} of this system cannot be read (${errorMessage(error)}); nothing is started, because a process could not be distinguished from one of another boot or container.`,
       { cause: error },
     );
   }
 }
 
-async function readText(path: string): Promise<string> {
-  return (await readFile(path, "utf8")).trim();
-}
-
 /** The initial pid namespace has a fixed inode (PROC_PID_INIT_INO); that of a container differs. */
 export async function isInitialPidNamespace(): Promise<boolean> {
+  // Other systems have one pid namespace.
+  if (process.platform !== "linux") return true;
   return (await readlink("/proc/self/ns/pid").catch(() => "")) === "pid:[4026531836]";
 }

@@ -13,7 +13,14 @@ import { open, type FileHandle } from "node:fs/promises";
 import { UnsafePath } from "../errors.js";
 import { errnoCode } from "./errno.js";
 
-const { O_APPEND, O_CREAT, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_TRUNC, O_WRONLY } = constants;
+const { O_APPEND, O_CREAT, O_RDONLY, O_TRUNC, O_WRONLY } = constants;
+
+/** Flags for opening files; 0 on Windows, which has none of them. */
+const flag = (name: "O_DIRECTORY" | "O_NOFOLLOW" | "O_NONBLOCK"): number =>
+  name in constants ? constants[name] : 0;
+export const O_DIRECTORY = flag("O_DIRECTORY");
+export const O_NOFOLLOW = flag("O_NOFOLLOW");
+export const O_NONBLOCK = flag("O_NONBLOCK");
 
 /** Flags "w" and "a" without following a symbolic link, for files that stay open. */
 export const WRITE_FLAGS = {
@@ -47,6 +54,7 @@ export function readOwnFileSync(path: string): string {
 }
 
 export async function openOwnFile(path: string): Promise<FileHandle> {
+  if (O_NOFOLLOW === 0) requireNotLink(path);
   const file = await open(path, READ_FLAGS).catch((error: unknown) => {
     throw translateOpenError(path, error);
   });
@@ -89,6 +97,7 @@ export function requireNotLink(path: string): void {
 }
 
 function openNoFollow(path: string, flags: number): number {
+  if (O_NOFOLLOW === 0) requireNotLink(path);
   try {
     return openSync(path, flags, PRIVATE_MODE);
   } catch (error) {

@@ -1,5 +1,5 @@
 import { existsSync, lstatSync, readFileSync, readlinkSync, type Stats, statSync } from "node:fs";
-import { dirname, isAbsolute, join, resolve } from "node:path";
+import { dirname, isAbsolute, join, resolve, win32 } from "node:path";
 import { UnsafePath } from "../errors.js";
 
 const ROOT = 0;
@@ -26,7 +26,7 @@ export interface PathFault {
  * path that ends in a file needs a file with the same owner and mode. Components that do not exist are not judged.
  */
 export function findPathFault(path: string): PathFault | null {
-  // Windows has neither uid nor mode.
+  // Windows has neither uid nor mode; see isInProfile.
   const uid = process.geteuid?.();
   if (uid === undefined) return null;
   const judge = createPathCheck(uid);
@@ -57,6 +57,21 @@ export function findPathFault(path: string): PathFault | null {
     if (isAbsolute(target)) current = "/";
     rest = [...pathComponents(target), ...rest];
   }
+}
+
+/**
+ * True if a path is in the profile of this user on Windows. There the owner and the mode of a file say nothing; the
+ * access control list of a profile, which everything in it inherits, admits its user, administrators and the system.
+ */
+export function isInProfile(
+  path: string,
+  env: Readonly<Record<string, string | undefined>> = process.env,
+): boolean {
+  return [env["USERPROFILE"], env["LOCALAPPDATA"], env["APPDATA"]].some((profile) => {
+    if (profile === undefined || profile === "") return false;
+    const inner = win32.relative(profile, path);
+    return !inner.startsWith("..") && !win32.isAbsolute(inner);
+  });
 }
 
 /** Throws UnsafePath unless only we and root control the path. `what`: how the path is named in the message. */

@@ -35,6 +35,8 @@ const localFuse: ReadonlySet<string> = new Set([
 
 /** The name of the network file system that a directory lies on; null when it is local. */
 export async function networkFileSystemOf(dir: string): Promise<string | null> {
+  // A drive letter of a network share looks like a local one.
+  if (process.platform === "win32") return /^\\\\[^?.]/.test(dir) ? "smb" : null;
   if (process.platform !== "linux") return null;
   const type = (await statfs(dir)).type >>> 0;
   if (type !== FUSE) return networkTypeName(type);

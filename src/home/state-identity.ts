@@ -1,10 +1,12 @@
 import { randomUUID } from "node:crypto";
-import { link, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
+import { link, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { StateUnusable, UnsafePath } from "../errors.js";
 import { isInstanceId, newInstanceId } from "../model/ids.js";
 import { errnoCode, errorMessage } from "./errno.js";
+import { machineFacts } from "./machine-facts.js";
 import { readOwnFile } from "./own-file.js";
+import { renameFile } from "./rename-file.js";
 
 /** The location of a state directory when it was last opened for writing. Stored in the directory. */
 export interface StateLocation {
@@ -66,7 +68,7 @@ export async function recordLocation(home: string, always = false): Promise<void
   const draft = join(home, `${LOCATION_FILE}.${randomUUID()}`);
   try {
     await writeFile(draft, `${JSON.stringify(here)}\n`, { mode: 0o600, flag: "wx" });
-    await rename(draft, join(home, LOCATION_FILE));
+    await renameFile(draft, join(home, LOCATION_FILE));
   } finally {
     await rm(draft, { force: true });
   }
@@ -93,14 +95,18 @@ async function readLocation(home: string): Promise<StateLocation | null> {
 async function observeLocation(path: string): Promise<StateLocation | null> {
   const found = await stat(path, { bigint: true }).catch(() => null);
   if (found === null) return null;
-  const bootId = await readFile("/proc/sys/kernel/random/boot_id", "utf8").catch(() => "");
-  const { dev, ino, birthtimeNs } = found;
+  const bootId = await machineFacts()
+    .readDeviceEpoch()
+    .catch(() => "");
+  const { dev, ino, birthtimeNs, mtimeNs } = found;
+  // A Windows file system without times of creation (Wine) shows the last change instead.
+  const isDated = birthtimeNs > 0n && (process.platform !== "win32" || birthtimeNs !== mtimeNs);
   return {
     path,
     device: String(dev),
     inode: String(ino),
-    birth: birthtimeNs > 0n ? String(birthtimeNs) : "0",
-    bootId: bootId.trim(),
+    birth: isDated ? String(birthtimeNs) : "0",
+    bootId,
   };
 }
 

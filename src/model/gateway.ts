@@ -9,7 +9,7 @@ const peerAddressSchema = z.object({ host: z.string(), port: z.int() });
 const gatewayCapabilitiesSchema = z.object({
   platform: z.string(),
   arch: z.string(),
-  /** `cgroup`, or `subreaper` alone. */
+  /** The first part of the tier of its runs: `cgroup`, `subreaper`, `job`, `lineage` or `group`. */
   tier: z.string(),
   pty: z.boolean(),
   /** The limits that a run can have: of `memory`, `pids`, `cpu`. */

@@ -65,7 +65,10 @@ export const runDeadlinesSchema = z.object({
 
 export const runBoundarySchema = z.object({
   cgroup: z.string().nullable(),
+  /** Identifies the cgroup or the job, because another one may get the same name. */
   cgroupInode: z.string().nullable(),
+  /** The name of the run's Job Object. Only on Windows. */
+  jobId: z.string().optional(),
   /** Why a stronger boundary was not available. */
   note: z.string().nullable(),
 });
@@ -87,18 +90,18 @@ export const serviceFactsSchema = z.object({
   readyAt: z.number().nullable(),
 });
 
-const usageSourceSchema = z.enum(["cgroup", "reaped"]);
+const usageSourceSchema = z.enum(["cgroup", "job", "reaped"]);
 
 export const runUsageSchema = z.object({
   /** User and system. */
   cpuMs: z.number(),
-  /** From a cgroup: of all processes together, page cache included. Otherwise: of the largest single process. */
+  /** From a cgroup or job: of all processes together, page cache included. Otherwise: of the largest single process. */
   peakKb: z.number(),
   /** How many processes were seen. A process that its own parent waited for is not counted. */
   processes: z.int(),
   /** The most processes and threads at one time; null: not counted. */
   peakTasks: z.int().nullable(),
-  /** `cgroup`: the kernel counted the whole run. `reaped`: the sum of processes that ended below the anchor. */
+  /** `cgroup`, `job`: the kernel counted the whole run. `reaped`: the sum of processes that ended below the anchor. */
   source: z.object({ cpu: usageSourceSchema, memory: usageSourceSchema }),
 });
 

@@ -36,8 +36,8 @@ export type ImportedFacts = RecordOf<typeof importedFactsSchema>;
 export type RunUsage = RecordOf<typeof runUsageSchema>;
 export type UsageSource = RunUsage["source"]["cpu"];
 
-/** How processes were ended: one by one, or all of a cgroup at once. */
-export type KillMode = "none" | "pid" | "cgroup";
+/** How processes were ended: one by one, or all of a process group, cgroup or job at once. */
+export type KillMode = "none" | "pid" | "pgid" | "cgroup" | "job";
 
 /** The epoch of the first lease of a run. */
 export const FIRST_EPOCH = 1;

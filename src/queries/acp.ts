@@ -39,7 +39,7 @@ export function acpSessionResponse(
   };
 }
 
-/** Text of an agent's: nothing in it may move a terminal's cursor. */
+/** Sanitized: nothing in an agent's text may move a terminal's cursor. */
 export function agentStateResponse(state: AgentState | null): ResponseOf<"acpSet">["agentState"] {
   if (state === null) return null;
   const text = JSON.stringify(state);
@@ -70,7 +70,7 @@ export function acpTurnResponse(turn: AcpTurn): ResponseOf<"acpPrompt">["turn"] 
   });
 }
 
-/** Text of an agent's: nothing in it may move a terminal's cursor. The raw frames are in the updates. */
+/** Sanitized: nothing in an agent's text may move a terminal's cursor. The raw frames are in the updates. */
 function wholeTurnResponse(turn: AcpTurn): ResponseOf<"acpPrompt">["turn"] {
   const { before: _before, requestId: _request, audit, content, ...rest } = turn;
   return {
@@ -127,7 +127,7 @@ interface AcpQueryDeps {
   readonly stderrOf: (sessionId: string) => string;
   /** Null: the question does not wait at this gateway. */
   readonly questionOf: (permission: AcpPermissionRequest) => Promise<ApprovalQuestion | null>;
-  /** True if the agent's process has ended, and that is not recorded in the session yet. */
+  /** True if the agent's process has ended and the session does not have that on record yet. */
   readonly isAgentGone: (session: AcpSession) => Promise<boolean>;
   readonly verifyOwnedTree: (sessionId: string) => Promise<Omit<VerifiedProcessTree, "runId">>;
 }
@@ -135,7 +135,7 @@ interface AcpQueryDeps {
 /** States in which the agent's process is alive on record. */
 const HAS_AGENT: readonly AcpSession["state"][] = ["starting", "ready"];
 
-/** The session as it is when the end of its agent, which has ended, is recorded. */
+/** The session as it will be once the end of its agent is recorded. */
 function withoutAgent(session: AcpSession): AcpSession {
   const problem = { code: "ACP_CLOSED", message: "the agent's process has ended" };
   return { ...session, state: "down", problem: session.problem ?? problem };

@@ -1,4 +1,5 @@
 import { stat } from "node:fs/promises";
+import { delimiter, isAbsolute } from "node:path";
 import type { ResponseOf } from "../api/contract.js";
 import { SerialQueue } from "../async/concurrency.js";
 import type { AgentEntry } from "../config/agents.js";
@@ -61,7 +62,7 @@ const isDirectory: IsDirectory = (path) =>
  * The directories of a PATH that a caller gave: absolute, existing, each once.
  *
  * A directory on a network file system whose server is unreachable may never answer, and a blocked system call cannot be
- * cancelled. So all callers together look at one directory at a time: a blocked call occupies only one of the process's
+ * cancelled. So all callers together read one directory at a time: a blocked call occupies only one of the process's
  * few threads for file access, and each caller is answered within a fixed time.
  */
 export class CallerSearchPath {
@@ -78,7 +79,7 @@ export class CallerSearchPath {
   }
 
   async directories(path: string): Promise<readonly string[]> {
-    const named = path.split(":");
+    const named = path.split(delimiter);
     if (named.length > defaults.agentPathDirectories)
       throw new BadInput(
         "path",
@@ -87,7 +88,7 @@ export class CallerSearchPath {
     if (this.#waiting >= defaults.agentPathWaiting) throw new TooManyRequests("agents being looked for");
     const late = AbortSignal.timeout(this.#withinMs);
     this.#waiting += 1;
-    const absolute = new Set(named.filter((each) => each.startsWith("/")));
+    const absolute = new Set(named.filter((each) => isAbsolute(each)));
     const found = this.#queue
       .run(() => this.#findDirectories(absolute, late))
       .finally(() => (this.#waiting -= 1));

@@ -74,7 +74,7 @@ export function createTaskQueries(deps: TaskQueryDeps): Pick<RouteHandlers, Task
 const MAX_NAMED = 5;
 /** The least characters of an id prefix: a shorter one could match by chance. */
 const MIN_PREFIX_CHARS = 4;
-/** Runs of one name that are looked at, newest first: an open run is among the newest. */
+/** Runs of one name that are read, newest first: an open run is among the newest. */
 const MAX_NAMESAKES = 20;
 /** Candidates that are checked for visibility. */
 const MAX_SCANNED = 1_000;

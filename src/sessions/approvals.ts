@@ -17,7 +17,7 @@ import {
   questionHead,
   type QuestionHead,
 } from "./approval-question.js";
-import { NO_PAGE, pageOfQuestion, type QuestionPage } from "./question-pages.js";
+import { NO_PAGE, pageOfQuestion, type QuestionPage } from "./paginate-question.js";
 
 export interface ApprovalsDependencies {
   readonly store: SessionStore;

@@ -45,6 +45,15 @@ const OWN_VARIABLES: ReadonlySet<string> = new Set([
   "XDG_STATE_HOME",
 ]);
 
+/** The same on Windows, where programs find their directories through the environment. */
+const OWN_WINDOWS_VARIABLES: ReadonlySet<string> = new Set([
+  ...["PATH", "PATHEXT", "COMSPEC", "SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "OS", "TEMP", "TMP"],
+  ...["USERNAME", "USERDOMAIN", "USERPROFILE", "HOMEDRIVE", "HOMEPATH", "APPDATA", "LOCALAPPDATA"],
+  ...["ALLUSERSPROFILE", "PROGRAMDATA", "PROGRAMFILES", "PROGRAMFILES(X86)", "PROGRAMW6432"],
+  ...["COMMONPROGRAMFILES", "COMMONPROGRAMFILES(X86)", "COMMONPROGRAMW6432"],
+  ...["NUMBER_OF_PROCESSORS", "PROCESSOR_ARCHITECTURE", "PROCESSOR_IDENTIFIER"],
+]);
+
 /**
  * Variables in a caller's environment that are left out without a refusal: shells and agents set them for themselves, and
  * the run gets its own. So are those of Holdfast, all of which begin with HOLDFAST_.
@@ -58,9 +67,12 @@ const CALLER_ONLY_VARIABLES: ReadonlySet<string> = new Set(["PWD", "OLDPWD", "SH
 export function cleanEnvironment(
   pass: readonly string[] = [],
   own: Variables = process.env,
+  platform: NodeJS.Platform = process.platform,
 ): Record<string, string> {
+  const isOwn = (name: string): boolean =>
+    platform === "win32" ? OWN_WINDOWS_VARIABLES.has(name.toUpperCase()) : OWN_VARIABLES.has(name);
   const isKept = (name: string): boolean =>
-    OWN_VARIABLES.has(name) ||
+    isOwn(name) ||
     PASSED_VARIABLES.has(name) ||
     LOCALE_NAME.test(name) ||
     pass.includes(name) ||

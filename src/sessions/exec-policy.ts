@@ -152,6 +152,7 @@ export async function evaluateExec(
   const { argv, path } = input;
   const [name = ""] = argv;
   const cwd = resolve(input.cwd ?? process.cwd());
+  if (process.platform === "win32") return evaluateOnWindows(rules, input, cwd);
   const onOperatorPath = await locateForRules(name, cwd, path);
   const { environment, unlisted } = evaluateEnvironment(input);
   const located = onOperatorPath ?? (await locateExecutable(name, { path: environment["PATH"], cwd }));
@@ -177,6 +178,32 @@ export async function evaluateExec(
     );
   const command = { argv: [located.entry, ...argv.slice(1)], environment, unlisted };
   return { ...decision, request, command };
+}
+
+/**
+ * On Windows neither the file that a name leads to nor its writers are known here, so no rule on a program can be judged.
+ * Only a first rule that allows everything does.
+ */
+function evaluateOnWindows(
+  rules: readonly ExecRule[],
+  input: ExecPolicyRequest,
+  cwd: string,
+): ExecEvaluation {
+  const [first] = rules;
+  const [name = ""] = input.argv;
+  const request: ResolvedCommand = {
+    executable: name,
+    file: name,
+    foundBy: "relative",
+    argv: input.argv,
+    cwd,
+  };
+  if (first === undefined || !allowsEverything(first) || first.cwd !== undefined)
+    throw new ExecDenied(
+      `${name} cannot be judged: on Windows exec rules can only allow every command, by a first rule with nothing but effect = "allow"`,
+    );
+  assertNoInjection(input);
+  return { effect: "allow", rule: 0, request, command: null };
 }
 
 /** Finds the program by its path or on the operator's PATH; the caller's PATH is not used. */

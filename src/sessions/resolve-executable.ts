@@ -1,5 +1,6 @@
-import { access, constants, lstat, readlink, stat } from "node:fs/promises";
+import { access, constants, lstat, readlink, realpath, stat } from "node:fs/promises";
 import { errnoCode } from "../home/errno.js";
+import { findProgram } from "../supervisor/spawn/windows-command.js";
 
 /** Where a command is looked up: the run's PATH and directory, not the gateway's. */
 export interface LookupEnvironment {
@@ -50,6 +51,7 @@ export async function locateExecutable(
   name: string,
   { path, cwd }: LookupEnvironment,
 ): Promise<LocatedExecutable | null> {
+  if (process.platform === "win32") return locateOnWindows(name, path, cwd);
   const budget = { steps: MAX_STEPS };
   if (name === "") return null;
   if (name.includes("/")) return locatedOrNull(await examineCandidate(cwd, name, budget));
@@ -67,9 +69,23 @@ export async function locateOnPath(
   name: string,
   path: string | undefined,
 ): Promise<LocatedExecutable | null> {
+  if (process.platform === "win32") return locateOnWindows(name, path, process.cwd());
   const absolute = path?.split(":").filter((directory) => directory.startsWith("/"));
   if (name.includes("/") || absolute?.length === 0) return null;
   return locateExecutable(name, { path: absolute?.join(":"), cwd: "/" });
+}
+
+async function locateOnWindows(
+  name: string,
+  path: string | undefined,
+  cwd: string,
+): Promise<LocatedExecutable | null> {
+  const entry = findProgram(name, { env: { PATHEXT: process.env["PATHEXT"], PATH: path }, cwd });
+  if (entry === null) return null;
+  return realpath(entry).then(
+    (file) => ({ entry, file }),
+    () => null,
+  );
 }
 
 /** A directory with its symbolic links resolved; null: there is none, or it cannot be read. */

@@ -1,4 +1,5 @@
 import type { AnchorLink, ProcessEvidence } from "../anchor/host.js";
+import { isWeakTier } from "../anchor/inspect/tier.js";
 import { PROTOCOL } from "../anchor/protocol/messages.js";
 import { deferred } from "../async/deferred.js";
 import { defaults } from "../defaults.js";
@@ -25,9 +26,6 @@ import {
   type SupervisorContext,
 } from "./run/live-run.js";
 import { gatedChange } from "./run/recorded-identity.js";
-
-/** A tier with neither cgroups nor process handles: membership is known by ancestry, identity by pid. */
-const WEAK_TIER = /^subreaper\b.*\+number$/;
 
 /**
  * Makes a process of an own run, with its descendants, a service of its own. First the record is written, then the anchor
@@ -114,7 +112,7 @@ function assertCanAdoptFrom({ facts: { runId }, link, isOwner: owner, state }: L
   function whyNot(): string | null {
     if (link === null || !owner) return "its anchor does not answer";
     if (link.welcome.protocol < PROTOCOL) return "its anchor is older than this version and cannot do it";
-    if (WEAK_TIER.test(link.welcome.boundary.tier))
+    if (isWeakTier(link.welcome.boundary.tier))
       return "without cgroups and process handles it could not be stopped separately from its run";
     return state.name === "running" ? null : "the run is not running, or is about to end";
   }

@@ -15,7 +15,10 @@ import type {
 } from "./check-options.js";
 import type { EventFilter, RunFilter } from "../store/runs/contract.js";
 
-/** The command, in one of three forms. `ptyCommand` is passed unchanged to `shell -c`. */
+/**
+ * The command, in one of three forms. `ptyCommand` is passed unchanged to `shell -c`; on Windows to `cmd.exe /d /s /c`, or
+ * to `pwsh -Command`.
+ */
 export type CommandInput =
   | { readonly io: "pipe"; readonly argv: readonly string[] }
   | { readonly io: "pty"; readonly argv: readonly string[] }

@@ -13,7 +13,7 @@ import type { KeepaliveLinks } from "./lease/acquire.js";
 import { Incarnation } from "./lease/incarnation.js";
 import { LeaseRenewer } from "./lease/lease-renewer.js";
 import type { SupervisorContext } from "./run/live-run.js";
-import { StoreCircuitBreaker } from "./run/write-queue.js";
+import { StoreCircuitBreaker } from "./run/store-write-queue.js";
 
 export interface SupervisorDependencies {
   readonly store: RunStore;

@@ -25,7 +25,7 @@ export interface NotificationRouting {
  * Decides where the notifications of work go:
  *
  *     background work of a parent    ─▶ the parent
- *     requested in a group           ─▶ the session that talks there, or else the group
+ *     requested in a group           ─▶ the session that belongs to that chat, or else the group
  *     requested in a direct chat     ─▶ that chat
  *     requested elsewhere            ─▶ the parent, or else the requester, or else the default channel
  *
@@ -61,15 +61,15 @@ function notifiedSession({
 
 /** True if the user sees a typing indicator in that chat while the work continues. */
 export function canShowTyping(target: NotificationTarget): target is ChannelTarget {
-  return target.kind === "channel" && hearsChanges(target);
+  return target.kind === "channel" && isNotifiedOfChanges(target);
 }
 
 /** False: the target is only notified of the end. */
-export function hearsChanges(target: NotificationTarget): boolean {
+export function isNotifiedOfChanges(target: NotificationTarget): boolean {
   return target.kind === "session" || target.on !== "end";
 }
 
-/** The targets with another one. A target that heard only the end also hears changes. */
+/** Adds a target. A target that was notified only of the end is then notified of changes too. */
 export function addTarget(
   targets: readonly NotificationTarget[],
   added: NotificationTarget,
@@ -77,5 +77,5 @@ export function addTarget(
   const key = targetKey(added);
   const same = targets.find((target) => targetKey(target) === key);
   if (same === undefined) return [...targets, added];
-  return hearsChanges(same) ? targets : targets.map((target) => (target === same ? added : target));
+  return isNotifiedOfChanges(same) ? targets : targets.map((target) => (target === same ? added : target));
 }

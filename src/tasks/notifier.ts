@@ -25,7 +25,7 @@ export const defaultNotifierLimits = {
   concurrency: defaults.deliveriesAtOnce,
   attemptMs: defaults.deliveryMs,
   leaseMs: defaults.deliveryLeaseMs,
-  pollMs: defaults.deliveryLookMs,
+  pollMs: defaults.deliveryPollMs,
   retryMs: defaults.deliveryRetryMs,
   maxRetryMs: defaults.deliveryRetryMostMs,
   totalMs: defaults.deliveryInAllMs,

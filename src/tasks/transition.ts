@@ -12,7 +12,7 @@ import {
 import { type NewOutboxEntry, type NotificationTarget, targetKey } from "../model/outbox.js";
 import type { TaskChange } from "../store/tasks/contract.js";
 import { multiLine, singleLine } from "../text/truncate.js";
-import { addTarget, hearsChanges } from "./notification-routing.js";
+import { addTarget, isNotifiedOfChanges } from "./notification-routing.js";
 import {
   endNotification,
   type NoticeChange,
@@ -257,7 +257,7 @@ function changeWithNotice(
   change: NoticeChange,
 ): TaskChange {
   const events = [event];
-  const targets = task.targets.filter(hearsChanges);
+  const targets = task.targets.filter(isNotifiedOfChanges);
   if (task.policy !== "state_changes" || targets.length === 0) return { set, events };
   const inMs = noticeDelay(task.noticedAt, at, defaults.taskStateNoticeMs);
   const notification = stateNotification({ ...task, ...set }, task.seq + 1, at, change);

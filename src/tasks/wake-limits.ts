@@ -7,7 +7,7 @@ export const WAKE_KIND = "wake";
 export interface WakeRequest {
   /** True if the session has an agent that can be started, and takes more than one prompt. */
   readonly hasAgent: boolean;
-  /** The turns, among the tasks that led to this one, that the end of a task caused. */
+  /** The number of turns that the end of a task caused, among the ancestors of this task. */
   readonly depth: number;
   /** When the session's agent was woken in the past. */
   readonly wokenAt: readonly number[];
@@ -19,7 +19,7 @@ export type WakeDecision =
 
 const HOUR_MS = 3_600_000;
 
-/** Decides if the end of a task may wake an agent. Bounded, because an agent that is woken may start the same work again. */
+/** Decides whether the end of a task may wake an agent. It is limited, because a woken agent may start the same work again. */
 export function decideWake(
   { hasAgent, depth, wokenAt }: WakeRequest,
   now: number,

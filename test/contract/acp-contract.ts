@@ -9,7 +9,7 @@ import {
   newRememberedRule,
   newSession,
 } from "../support/store/session-samples.js";
-import { type TestDatabase, twoSupervisors } from "./test-database.js";
+import { type TestDatabase, twoSupervisors } from "../support/store/test-database.js";
 
 /** The contract of every store for ACP sessions. */
 export function acpContract(name: string, createDatabase: () => Promise<TestDatabase<Store>>): void {

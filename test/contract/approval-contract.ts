@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import type { Store } from "../../src/store/store.js";
 import { AT, newApproval, newSession } from "../support/store/session-samples.js";
-import { type TestDatabase, twoSupervisors } from "./test-database.js";
+import { type TestDatabase, twoSupervisors } from "../support/store/test-database.js";
 
 const allowed = { verdict: "allow", actor: "cli:ada", at: AT + 5 } as const;
 const denied = { verdict: "deny", actor: "cli:bob", at: AT + 6 } as const;

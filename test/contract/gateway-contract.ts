@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import type { NewGateway, NewRemoteStop } from "../../src/model/gateway.js";
 import type { Store } from "../../src/store/store.js";
 import { EXITED, LEASE_MS, newRun, newRunEvent } from "../support/store/run-samples.js";
-import { type TestDatabase, twoSupervisors } from "./test-database.js";
+import { type TestDatabase, twoSupervisors } from "../support/store/test-database.js";
 
 /** Every field filled in, so that a column that gets lost is noticed. */
 export function newGateway(change: Partial<NewGateway> = {}): NewGateway {

@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import type { NewMessage, SessionMessage } from "../../src/model/session.js";
 import type { Store } from "../../src/store/store.js";
 import { AT, newAcpSession, newAcpTurn, newMessage, newSession } from "../support/store/session-samples.js";
-import { type TestDatabase, twoSupervisors } from "./test-database.js";
+import { type TestDatabase, twoSupervisors } from "../support/store/test-database.js";
 
 const bounds = { bytes: 1_000_000, messages: 1_000, pending: 100 };
 

@@ -15,7 +15,7 @@ import {
   one,
   taskEvent,
 } from "../support/store/task-samples.js";
-import { type TestDatabase, twoSupervisors } from "./test-database.js";
+import { type TestDatabase, twoSupervisors } from "../support/store/test-database.js";
 
 /** A change with a message of another time. */
 const changed = (taskId: string, seq: number, at = AT + seq) => {

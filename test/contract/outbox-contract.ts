@@ -18,7 +18,7 @@ import {
   PARENT,
   taskEvent,
 } from "../support/store/task-samples.js";
-import { type TestDatabase, twoSupervisors } from "./test-database.js";
+import { type TestDatabase, twoSupervisors } from "../support/store/test-database.js";
 
 /** The contract of every store for messages that are being sent, whatever the database. */
 export function outboxContract(name: string, createDatabase: () => Promise<TestDatabase<Store>>): void {

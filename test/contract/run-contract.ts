@@ -17,7 +17,7 @@ import {
   RUNNING,
   stealClaim,
 } from "../support/store/run-samples.js";
-import { type TestDatabase, twoSupervisors } from "./test-database.js";
+import { type TestDatabase, twoSupervisors } from "../support/store/test-database.js";
 
 /** The contract of every store for runs. */
 export function runContract(name: string, createDatabase: () => Promise<TestDatabase>): void {

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import type { RunStore } from "../../src/store/runs/contract.js";
 import { LEASE_MS, newRunEvent, EXITED, newRun, RUNNING } from "../support/store/run-samples.js";
-import { type TestDatabase, twoSupervisors } from "./test-database.js";
+import { type TestDatabase, twoSupervisors } from "../support/store/test-database.js";
 
 /** The contract of every store for finding, counting and forgetting runs and their events. */
 export function runListContract(name: string, createDatabase: () => Promise<TestDatabase>): void {

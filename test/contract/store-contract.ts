@@ -8,12 +8,14 @@ import { outboxContract } from "./outbox-contract.js";
 import { runContract } from "./run-contract.js";
 import { sessionContract } from "./session-contract.js";
 import { taskContract } from "./task-contract.js";
-import type { TestDatabase } from "./test-database.js";
+import { tokenContract } from "./token-contract.js";
+import type { TestDatabase } from "../support/store/test-database.js";
 
 /** The contract of every store. */
 export function storeContract(name: string, createDatabase: () => Promise<TestDatabase<Store>>): void {
   runContract(name, createDatabase);
   sessionContract(name, createDatabase);
+  tokenContract(name, createDatabase);
   approvalContract(name, createDatabase);
   gatewayContract(name, createDatabase);
   commandContract(name, createDatabase);

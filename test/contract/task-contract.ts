@@ -5,7 +5,7 @@ import type { TaskRecord } from "../../src/model/task.js";
 import type { NewTask } from "../../src/store/tasks/contract.js";
 import { AT } from "../support/store/session-samples.js";
 import { endWithNotification, newTask, PARENT, SUCCEEDED, taskEvent } from "../support/store/task-samples.js";
-import { type TestDatabase, twoSupervisors } from "./test-database.js";
+import { type TestDatabase, twoSupervisors } from "../support/store/test-database.js";
 
 /** The contract of every store for tasks. */
 export function taskContract(name: string, createDatabase: () => Promise<TestDatabase<Store>>): void {

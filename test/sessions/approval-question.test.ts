@@ -8,7 +8,7 @@ import {
   questionAboutText,
   type QuestionPart,
 } from "../../src/sessions/approval-question.js";
-import { questionLines } from "../../src/sessions/question-pages.js";
+import { questionLines } from "../../src/sessions/paginate-question.js";
 import { repetitions, scaled } from "../support/scale.js";
 
 const plain: CommandToApprove = {

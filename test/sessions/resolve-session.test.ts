@@ -96,7 +96,7 @@ test("a session that may not be seen is answered like a missing one under every 
   for (const name of [stranger.id, "other/build", "build", "oth"])
     await expect(idOf(name, as(parent))).rejects.toMatchObject({
       code: "NOT_FOUND",
-      message: `there is no session ${name}; holdfast sessions list --all lists all`,
+      message: `there is no session ${name}; \`holdfast sessions list --all\` lists all`,
     });
   const child = await open("lead/x/build", "lead");
   expect(await idOf("build", as(parent))).toBe(child.id);

@@ -91,7 +91,7 @@ describe.skipIf(whyNoPostgres !== null)("each of many hosts on one database", ()
       // Such runs are rarely asked for, and are not forgotten meanwhile.
       expect((await supervisor.reconcile()).decisions).toEqual([]);
       expect((await supervisor.reconcile({ runIds: [runId] })).decisions).toMatchObject(left);
-      ahead = defaults.hostLostMs - defaults.silentLookMs;
+      ahead = defaults.hostLostMs - defaults.silentPollMs;
       // Its owner may only now have the database back: that it is silent is what has to be seen, not what is written.
       expect((await supervisor.reconcile()).decisions).toMatchObject(left);
       ahead = defaults.hostLostMs;

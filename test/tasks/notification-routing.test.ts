@@ -5,7 +5,7 @@ import type { ChatOrigin } from "../../src/model/task.js";
 import {
   addTarget,
   canShowTyping,
-  hearsChanges,
+  isNotifiedOfChanges,
   resolveNotificationRouting,
   type RoutingRequest,
 } from "../../src/tasks/notification-routing.js";
@@ -118,7 +118,7 @@ test("a background child sends no progress and no typing to a user's channel, an
       const channels = routed.targets.filter(({ kind }) => kind === "channel");
       expect(channels.length).toBeLessThanOrEqual(1);
       if (!background) return;
-      expect(channels.some(hearsChanges)).toBe(false);
+      expect(channels.some(isNotifiedOfChanges)).toBe(false);
       expect(routed.targets.some(canShowTyping)).toBe(false);
       const wakes = routed.targets.some((target) => target.kind === "session" && target.wake === true);
       if (wakes) expect(channels).toEqual([]);

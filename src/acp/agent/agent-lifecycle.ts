@@ -36,7 +36,7 @@ export class AgentLifecycle {
     return this.#detached;
   }
 
-  /** Returns an agent that is ready for a prompt; starts one if there is none. `timeoutMs`: of its start; null: the default. */
+  /** Returns an agent that is ready for a prompt; starts one if there is none. `timeoutMs`: the limit for its start; null: the default limits. */
   async ensureStarted(timeoutMs: number | null = null): Promise<RunningAgent> {
     const agent = this.#agent;
     if (agent?.isUsable === true) return agent;
@@ -111,10 +111,10 @@ export class AgentLifecycle {
       const { contextLost, refusedSettings: refused } = await agent.openSession(deadline);
       const at = clock.wall();
       const lost = { turnId: null, at, type: "context-lost", data: {} } as const;
-      const unset = { turnId: null, at, type: "settings", data: { refused } } as const;
+      const refusals = { turnId: null, at, type: "settings", data: { refused } } as const;
       await writer.commit(() => ({
         session: { state: this.#stateUnlessClosing("ready") },
-        updates: [...(contextLost ? [lost] : []), ...(refused.length > 0 ? [unset] : [])],
+        updates: [...(contextLost ? [lost] : []), ...(refused.length > 0 ? [refusals] : [])],
       }));
       this.contextLost ||= contextLost;
       return agent;

@@ -152,7 +152,8 @@ export async function startAgent(
       { io: "pipe", argv },
       {
         ...spawnOptions,
-        env: { ...env, TMPDIR: tmp },
+        // Programs of Windows read TEMP and TMP.
+        env: { ...env, TMPDIR: tmp, ...(process.platform === "win32" ? { TEMP: tmp, TMP: tmp } : {}) },
         kind: "task",
         onEscape: "sweep",
         stdin: "pipe",

@@ -16,7 +16,7 @@ export interface AgentSetting {
   readonly value: string;
 }
 
-/** The request that makes a setting, without the session's id. */
+/** The request that applies a setting, without the session's id. */
 export type SettingRequest =
   | { readonly method: "session/set_mode"; readonly params: { readonly modeId: string } }
   | { readonly method: "session/set_model"; readonly params: { readonly modelId: string } }
@@ -27,7 +27,7 @@ export type SettingRequest =
         | { readonly configId: string; readonly type: "boolean"; readonly value: boolean };
     };
 
-/** In the order in which they are made: another model may change the modes and options that the agent offers. */
+/** In the order in which they are applied: another model may change the modes and options that the agent offers. */
 export function listSettings({ model, mode, options = {} }: AgentSettings): readonly AgentSetting[] {
   return [
     ...(model === undefined ? [] : [{ kind: "model" as const, id: "", value: model }]),
@@ -116,7 +116,7 @@ const BOOLEAN_WORDS = new Map([
   ["no", false],
 ]);
 
-/** By id, or else by a name that only one has, in upper or lower case. */
+/** Finds a value by its id, or else by its name if no other value has that name. The case of a name does not matter. */
 function choose<T extends { readonly name: string }>(
   available: readonly T[],
   idOf: (each: T) => string,

@@ -12,16 +12,19 @@ export interface SettingsTarget {
   readonly deadlineMs: number;
 }
 
-/** Makes the settings in the agent's session, one after the other. Rejects at the first that fails; later ones are not made. */
+/** Applies the settings to the agent's session, one after the other. Rejects at the first that fails; later ones are not applied. */
 export async function applySettings(target: SettingsTarget, settings: AgentSettings): Promise<void> {
   for (const setting of listSettings(settings)) await applySetting(target, setting);
 }
 
 /**
- * Makes the stored settings when the agent's session is opened. A new session fails if one cannot be made; a restarted
- * agent continues without it. Returns the reasons why some were not made.
+ * Applies the stored settings when the agent's session is opened. A new session fails if one cannot be applied; a
+ * restarted agent continues without it. Returns the reasons why some were not applied.
  */
-export async function makeStoredSettings(target: SettingsTarget, isNew: boolean): Promise<readonly string[]> {
+export async function applyStoredSettings(
+  target: SettingsTarget,
+  isNew: boolean,
+): Promise<readonly string[]> {
   const { settings } = target.writer.row;
   if (settings === null) return [];
   if (isNew) {

@@ -1,11 +1,16 @@
-import type { ClientCapabilities, Implementation, InitializeResponse } from "@agentclientprotocol/sdk";
+import type {
+  ClientCapabilities,
+  Implementation,
+  InitializeResponse,
+  McpCapabilities,
+  McpServer as ProtocolMcpServer,
+} from "@agentclientprotocol/sdk";
 import { AcpClosed, AcpRefused, AcpTimeout, BadInput } from "../../errors.js";
 import type { McpServer } from "../../model/acp/acp.js";
 import type { AgentResume } from "../../model/acp/agent-state.js";
 import { ReplayFilter } from "../turn/turn-summary.js";
 import { isAuthRequired } from "../wire/auth-required.js";
 import type { AcpConnection } from "../wire/connection.js";
-import { supportedMcpServers } from "./mcp-servers.js";
 import type { TurnRecorder } from "./turn-recorder.js";
 
 export interface OpenAgentSessionOptions {
@@ -17,7 +22,7 @@ export interface OpenAgentSessionOptions {
   readonly deadlineMs: number;
   /** The agent's session to continue; null: open a new one. */
   readonly previousSessionId: string | null;
-  /** The agent's session that a new session begins with; it is opened, or opening fails. */
+  /** A session that the agent has stored. A new session continues it; if that fails, no session is opened. */
   readonly resume: AgentResume | undefined;
   /** Directories beside `cwd`. */
   readonly directories: readonly string[];
@@ -55,7 +60,10 @@ async function openStoredSession(options: OpenAgentSessionOptions, resume: Agent
     | { readonly fork?: object }
     | undefined;
   if (!isSupported(supported?.fork))
-    throw new BadInput("resume", "the agent cannot fork a session (it does not offer session/fork)");
+    throw new BadInput(
+      "resume",
+      "the agent cannot fork a session (it does not offer session/fork); no session was opened. Leave out --fork to continue the session itself",
+    );
   await connection.requestAny("session/fork", { sessionId, ...sessionParams(options) }, { deadlineMs });
 }
 
@@ -69,7 +77,7 @@ async function continueSession(
   const params = { sessionId, ...sessionParams(options) };
   let failure: AcpRefused | AcpTimeout | BadInput | null = new BadInput(
     "resume",
-    "the agent cannot continue a session (it offers neither session/resume nor session/load)",
+    "the agent cannot continue a session (it offers neither session/resume nor session/load); no session was opened. Leave out --resume to open a new one",
   );
   recorder.replayFilter = new ReplayFilter(sessionId);
   if (isSupported(supported?.sessionCapabilities?.resume))
@@ -88,22 +96,40 @@ function sessionParams({ cwd, directories, capabilities, ...options }: OpenAgent
   if (!isSupported(capabilities.agentCapabilities?.sessionCapabilities?.additionalDirectories))
     throw new BadInput(
       "directories",
-      "the agent does not take additional directories; no session was opened",
+      "the agent does not take additional directories; no session was opened. Leave out --add-dir",
     );
   return { cwd, mcpServers, additionalDirectories: [...directories] };
+}
+
+/** Throws if the agent cannot connect to one of the servers. Every agent supports servers over stdin and stdout. */
+function supportedMcpServers(
+  servers: readonly McpServer[],
+  capabilities: McpCapabilities | null | undefined,
+): ProtocolMcpServer[] {
+  for (const server of servers)
+    if ("type" in server && capabilities?.[server.type] !== true)
+      throw new BadInput(
+        "mcpServers",
+        `the agent does not support MCP servers over ${server.type} (${server.name}); it was ended. Leave the server out, or use one with a command`,
+      );
+  return servers.map((server) =>
+    "type" in server
+      ? { ...server, headers: [...server.headers] }
+      : { ...server, args: [...server.args], env: [...server.env] },
+  );
 }
 
 export function isSupported(capability: object | null | undefined): boolean {
   return capability !== null && capability !== undefined;
 }
 
-/** Null: accepted. The error: refused or timed out, so another way can be tried. Rejects if the connection is closed. */
+/** Null: the agent accepted the request. An error: it refused or timed out, so another method can be tried. Rejects if the connection is closed. */
 async function failureOf(answer: Promise<unknown>): Promise<AcpRefused | AcpTimeout | null> {
   try {
     await answer;
     return null;
   } catch (error) {
-    // Every other way would need the login, too.
+    // The other methods would need the login too.
     if (isAuthRequired(error)) throw error;
     if (error instanceof AcpRefused || error instanceof AcpTimeout) return error;
     throw error;

@@ -85,7 +85,7 @@ async function processesStartedSince(
     .map(({ identity, command }) => ({ ...identity, command: redactedExcerpt(command) }));
 }
 
-/** The same, after the processes had time to end by themselves. */
+/** Processes that were started since and are still alive after `settleMs`. */
 async function processesLeftSince(
   run: Run,
   before: readonly string[],
@@ -167,7 +167,7 @@ export async function auditTurn(
     survivors = left = inTerminals;
     if (shouldReap) await terminals.stopTurn(turnId);
     if (before === null) throw new Error("the agent's processes could not be listed when the turn began");
-    // A cancelled turn has been waited for, and its requester waits for the audit.
+    // The processes of a cancelled turn have already had time to end, and the requester waits for the audit.
     const settleMs = cancel === null ? limits.settleMs : 0;
     survivors = left = [...(await processesLeftSince(run, before, clock, settleMs)), ...inTerminals];
     if (shouldReap)

@@ -27,7 +27,7 @@ import { ReplayFilter } from "../turn/turn-summary.js";
 import { toAuthRequired } from "../wire/auth-required.js";
 import { AcpConnection } from "../wire/connection.js";
 import { AgentRun, type AgentEnd, agentTmpdirPath, startAgent } from "./agent-run.js";
-import { applySettings, makeStoredSettings, type SettingsTarget } from "./apply-settings.js";
+import { applySettings, applyStoredSettings, type SettingsTarget } from "./apply-settings.js";
 import { initialize, openAgentSession } from "./open-agent-session.js";
 import { TurnRecorder } from "./turn-recorder.js";
 
@@ -44,7 +44,7 @@ export interface RunningAgentDeps extends Omit<OperationDeps, "terminals"> {
 export interface OpenedSession {
   /** True if the agent does not know the earlier turns. */
   readonly contextLost: boolean;
-  /** Why stored settings could not be made again. */
+  /** Why stored settings could not be applied again. */
   readonly refusedSettings: readonly string[];
 }
 
@@ -185,12 +185,12 @@ export class RunningAgent {
         ...{ connection, recorder, capabilities, cwd, mcpServers, deadlineMs },
         ...{ previousSessionId, resume, directories },
       });
-      // Known by its request only.
+      // The answers to session/resume and session/load do not contain the id.
       if (writer.row.agentSessionId === null && resume !== undefined)
         await writer.commit(() => ({ session: { agentSessionId: resume.sessionId } }));
       return {
         contextLost,
-        refusedSettings: await makeStoredSettings(this.#settingsTarget, previousSessionId === null),
+        refusedSettings: await applyStoredSettings(this.#settingsTarget, previousSessionId === null),
       };
     } catch (caught) {
       const error = toAuthRequired(caught, writer.row);
@@ -202,7 +202,7 @@ export class RunningAgent {
     }
   }
 
-  /** Makes settings in the agent's session. */
+  /** Applies settings to the agent's session. */
   applySettings(settings: AgentSettings): Promise<void> {
     return applySettings(this.#settingsTarget, settings);
   }

@@ -1,9 +1,11 @@
 import { isUtf8 } from "node:buffer";
 import { constants } from "node:fs";
-import { type FileHandle, lstat, mkdir, open, readlink, realpath, rename, rm } from "node:fs/promises";
-import { basename, dirname, isAbsolute, join } from "node:path";
+import { type FileHandle, lstat, mkdir, open, readlink, realpath, rm } from "node:fs/promises";
+import { basename, dirname, isAbsolute, join, sep } from "node:path";
 import { defaults } from "../../defaults.js";
 import { errnoCode } from "../../home/errno.js";
+import { O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK } from "../../home/own-file.js";
+import { renameFile } from "../../home/rename-file.js";
 import { INVALID_PARAMS, REQUEST_REFUSED, RESOURCE_NOT_FOUND, RpcFailure } from "../wire/message.js";
 
 /** A path below a root, with all links resolved. The file need not exist. */
@@ -21,7 +23,7 @@ export interface OpenDirectory extends AsyncDisposable {
 
 /** Kernel file systems: their files are not data, and some never end. */
 const VIRTUAL_ROOTS = ["/proc", "/sys", "/dev"];
-const { O_RDONLY, O_WRONLY, O_CREAT, O_EXCL, O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK } = constants;
+const { O_RDONLY, O_WRONLY, O_CREAT, O_EXCL } = constants;
 
 /** Resolves the links in a path. Rejects if it is not below one of the roots. */
 export async function resolveContained(path: string, roots: readonly string[]): Promise<ContainedPath> {
@@ -32,7 +34,7 @@ export async function resolveContained(path: string, roots: readonly string[]): 
     const root = await realpath(each).catch(() => null);
     if (root === null || !isBelow(root, real) || VIRTUAL_ROOTS.some((virtual) => isBelow(virtual, real)))
       continue;
-    const parts = real.slice(root.length).split("/").filter(Boolean);
+    const parts = real.slice(root.length).split(sep).filter(Boolean);
     return { path: real, root, directories: parts.slice(0, -1), name: basename(real) };
   }
   throw new RpcFailure(
@@ -49,6 +51,7 @@ export async function openDirectory(
   contained: ContainedPath,
   { make }: { readonly make: boolean },
 ): Promise<OpenDirectory> {
+  if (process.platform !== "linux") return checkDirectory(contained, make);
   let directory = await open(contained.root, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
   try {
     if ((await readlink(fdPath(directory))) !== contained.root)
@@ -69,6 +72,22 @@ export async function openDirectory(
     path: (name) => `${fdPath(opened)}/${name}`,
     [Symbol.asyncDispose]: () => opened.close(),
   };
+}
+
+/**
+ * The same for a system without paths through descriptors: each component is checked to be a directory and not a link.
+ * A component that is replaced after its check is not noticed.
+ */
+async function checkDirectory({ root, directories }: ContainedPath, make: boolean): Promise<OpenDirectory> {
+  let path = root;
+  for (const part of directories) {
+    path = join(path, part);
+    if (make) await mkdir(path).catch(ignoreExisting);
+    if (!(await lstat(path)).isDirectory())
+      throw new RpcFailure(REQUEST_REFUSED, `${path} was replaced by a link or a file`);
+  }
+  const checked = path;
+  return { path: (name) => join(checked, name), [Symbol.asyncDispose]: async () => {} };
 }
 
 /** Turns errors of the file system into answers for the agent. */
@@ -96,13 +115,13 @@ async function resolveLinks(path: string): Promise<string> {
     return await realpath(path);
   } catch (error) {
     const name = basename(path);
-    if (errnoCode(error) !== "ENOENT" || path === "/" || name === ".." || name === ".") throw error;
+    if (errnoCode(error) !== "ENOENT" || path === dirname(path) || name === ".." || name === ".") throw error;
     return join(await resolveLinks(dirname(path)), name);
   }
 }
 
 function isBelow(directory: string, path: string): boolean {
-  return path.startsWith(directory.endsWith("/") ? directory : `${directory}/`);
+  return path.startsWith(directory.endsWith(sep) ? directory : `${directory}${sep}`);
 }
 
 function fdPath({ fd }: FileHandle): string {
@@ -159,7 +178,7 @@ export function writeTextFile(
       if (mode !== null) await file.chmod(mode);
       await file.writeFile(content);
       await file.datasync();
-      await rename(temporary, target);
+      await renameFile(temporary, target);
     } catch (error) {
       await rm(temporary, { force: true });
       throw error;

@@ -3,10 +3,10 @@ import { firstChars } from "../../text/truncate.js";
 import type { NewAcpUpdate } from "../../model/acp/acp.js";
 import { isObject } from "../wire/message.js";
 
-/** The answer to `elicitation/create`: Holdfast shows no forms, and says so instead of leaving the agent waiting. */
+/** The answer to `elicitation/create`: Holdfast shows no forms, and an agent that gets no answer would wait. */
 export const DECLINED_ELICITATION = { action: "decline" } as const;
 
-/** The update that has the declined question. */
+/** The update that contains the declined question. */
 export function elicitationUpdate(params: unknown, turnId: string | null, at: number): NewAcpUpdate {
   const { message, mode, url } = isObject(params) ? params : {};
   const data = {

@@ -94,8 +94,9 @@ export function selectOption(options: readonly PermissionOption[], allow: boolea
 }
 
 /**
- * By kind: names and order are the agent's, and the first option of a kind is taken. An option that the agent itself
- * remembers is taken only if the answer is to be remembered and the agent offers no other: then it could not be revoked.
+ * Selects by kind, because the agent chooses names and order; the first option of a kind is taken. An operator cannot
+ * revoke what an agent remembers, so an option that the agent remembers is taken only if the answer is to be remembered
+ * and the agent offers no other.
  */
 export function optionForVerdict(
   verdict: PermissionVerdict,

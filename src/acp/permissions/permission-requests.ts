@@ -124,7 +124,7 @@ export class PermissionRequests {
     );
   }
 
-  /** Declines a form or an address. Answered before it is stored: after a crash it is answered again, not forgotten. */
+  /** Declines a form or a URL. The answer is sent before it is stored, so that a crash repeats it and does not lose it. */
   async onElicitation({ id, params, end }: AgentRpcRequest): Promise<void> {
     const { writer, connection, clock } = this.#deps;
     if (this.countOrClose()) return;
@@ -189,7 +189,7 @@ export class PermissionRequests {
     return this.#deps.turn()?.turnId ?? null;
   }
 
-  /** Decides by the rules as they are now. Without a decision, an operator is asked. The function is called in a commit. */
+  /** Reads the rules, and returns the function that judges a request by them. The function is called in a commit. */
   async prepareJudge(): Promise<(id: RpcId, asked: ParsedPermissionRequest) => AcpPermissionRequest> {
     const layers = await this.#deps.ruleLayers();
     return (id, asked) => this.#judge(id, asked, layers);

@@ -71,12 +71,14 @@ async function runCloseSteps(
   const at = clock.wall();
   await writer.commit(() => ({
     session: { state: "closed", closedAt: at, tmpdir: null, sending: null, pending: [] },
-    updates: [{ turnId: null, at, type: "session", data: { state: "closed", actor, ...because(reason) } }],
+    updates: [
+      { turnId: null, at, type: "session", data: { state: "closed", actor, ...reasonField(reason) } },
+    ],
   }));
   await deps.onClosed(actor, reason);
 }
 
-function because(reason: string | null): { readonly reason?: string } {
+function reasonField(reason: string | null): { readonly reason?: string } {
   return reason === null ? {} : { reason };
 }
 

@@ -82,13 +82,13 @@ export class SessionRunner {
     return this.writer.row.runId === runId || this.#lifecycle.agent?.terminals.ownsRun(runId) === true;
   }
 
-  /** Resolves when the agent is ready for a prompt. `timeoutMs`: of its start; default: the limits of the protocol. */
+  /** Resolves when the agent is ready for a prompt. `timeoutMs`: the limit for its start; null: the default limits. */
   async ensureAgent(timeoutMs: number | null = null): Promise<void> {
     this.#assertOpen();
     await this.#lifecycle.ensureStarted(timeoutMs);
   }
 
-  /** Makes settings in the agent's session now, and again whenever the agent is started. */
+  /** Applies settings to the agent's session now, and again whenever the agent is started. */
   async set(settings: AgentSettings, actor: string): Promise<void> {
     this.#assertOpen();
     const agent = await this.#lifecycle.ensureStarted();

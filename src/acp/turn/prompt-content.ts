@@ -23,7 +23,10 @@ export function supportedContent(
   const supported = promptCapabilitiesOf(capabilities);
   return content.map((part) => {
     if ((part.type === "image" || part.type === "audio") && supported[part.type] !== true)
-      throw new BadInput("content", `the agent does not support ${part.type} in prompts; nothing was sent`);
+      throw new BadInput(
+        "content",
+        `the agent does not support ${part.type} in prompts; nothing was sent. A link (--link) reaches every agent`,
+      );
     if (part.type !== "resource" || supported.embeddedContext === true) return part;
     const { uri, mimeType } = part.resource;
     return { type: "resource_link", uri, name: nameOf(uri), mimeType };
@@ -36,7 +39,7 @@ function promptCapabilitiesOf(capabilities: unknown): PromptCapabilities {
   return isObject(prompt) ? prompt : {};
 }
 
-/** The same parts for the protocol's library. */
+/** Converts the parts to the types of the protocol's library. */
 export function toContentBlocks(content: readonly PromptContent[] | null): ContentBlock[] {
   return (content ?? []).map((part) =>
     part.type === "resource" ? { ...part, resource: { ...part.resource } } : { ...part },

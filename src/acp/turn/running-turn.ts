@@ -29,7 +29,7 @@ export interface RunningTurn {
   /** Null: the prompt has not been sent. */
   requestId: number | null;
   cancel: AcpTurnCancellation | null;
-  /** Since when the agent is silent, if that was reported. */
+  /** The start of a reported stall; null: there is none. */
   stalledAt: number | null;
   ended: boolean;
   keptBytes: number;
@@ -100,7 +100,7 @@ export function turnEndOf(
   if (stopReason === STOP_CANCELLED) {
     if (isDenied) return { outcome: "cancelled", ...known };
     const message =
-      "the agent reports that the turn was cancelled, but Holdfast did not cancel it: its process may have received a signal from outside";
+      "the agent reports that the turn was cancelled, but Holdfast did not cancel it: its process may have received a signal from outside. Send the prompt again if the work is not done";
     return { outcome: "interrupted", ...known, problem: { code: "ACP_CLOSED", message } };
   }
   if (!("error" in answer)) return { outcome: "completed", ...known };
@@ -151,7 +151,7 @@ export function turnEvents(
   return [{ runId, at, rootPid: null, descendants: 0, type: "turn", data: { turnId, outcome, actor } }];
 }
 
-/** The change that a turn is silent since this time, or is active again (null). */
+/** Records that the agent is silent since `stalledAt`; null: it is active again. */
 export function stallChange({ turnId }: RunningTurn, stalledAt: number | null, at: number): AcpChange {
   return {
     turns: [{ turnId, from: "running", set: { stalledAt } }],

@@ -4,7 +4,7 @@ import type { AcpUpdate } from "../../model/acp/acp.js";
 import type { AcpStore } from "../../store/acp/contract.js";
 
 const PAGE_ROWS = 500;
-/** How often to look for updates that another gateway writes. */
+/** Poll interval for updates that another gateway writes. */
 const POLL_MS = 250;
 
 /** Follows the updates of ACP sessions as they are written. */

@@ -54,7 +54,7 @@ export class AcpConnection implements AsyncDisposable {
   constructor(deps: AcpConnectionDeps) {
     this.#deps = deps;
     const { clock = hostClock, restored, firstId = monotonicId() } = deps;
-    // While the agent does not read its stdin, the silence is its own.
+    // While the agent does not read its stdin, its silence counts.
     const isPaused = (): boolean => this.#handling && !this.#writer.isWriting;
     this.#inactivity = [
       new InactivityTimer(clock, isPaused, (ms) => void deps.handlers.onStall?.(ms)),

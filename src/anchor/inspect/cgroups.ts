@@ -50,9 +50,12 @@ async function queryCgroups<T>(
   return wanted.map((cgroup) => (isValidCgroup(cgroup) ? (answers.next().value as T) : ofInvalid));
 }
 
+/** A job of Windows is treated as a cgroup: its name is the path. */
 function isValidCgroup({ path, inode }: CgroupRef): boolean {
   return (
-    /^\d{1,20}$/.test(inode) && /^\/[^\0\n]*$/.test(path) && Buffer.byteLength(path) <= MAX_CGROUP_PATH_BYTES
+    /^\d{1,20}$/.test(inode) &&
+    /^(?:\/|Global\\)[^\0\n]*$/.test(path) &&
+    Buffer.byteLength(path) <= MAX_CGROUP_PATH_BYTES
   );
 }
 
@@ -100,7 +103,7 @@ export async function findCgroupRoot(): Promise<string | null> {
 /** How and where a limit would be set by this process; `how` is null if no cgroup here has the controller. */
 export interface LimitProbe {
   readonly controller: string;
-  readonly how: "v2" | "v1" | "v2-refused" | "v1-refused" | null;
+  readonly how: "v2" | "v1" | "job" | "v2-refused" | "v1-refused" | null;
   readonly where: string | null;
 }
 
@@ -113,7 +116,7 @@ function toLimitProbe(value: unknown): LimitProbe {
   const object = asObject(value);
   return {
     controller: asString(object["controller"]),
-    how: asNullable((how) => asOneOf(["v2", "v1", "v2-refused", "v1-refused"], how), object["how"]),
+    how: asNullable((how) => asOneOf(["v2", "v1", "job", "v2-refused", "v1-refused"], how), object["how"]),
     where: asNullable(asString, object["where"]),
   };
 }

@@ -106,6 +106,8 @@ async function lockBoth(instanceDir: string): Promise<InstanceLocks> {
 
 /** Null if the directory cannot be locked here; then only the lock on the file is used. */
 async function lockDirectory(path: string): Promise<FileHandle | "held" | null> {
+  // Windows does not delete a file that SQLite has open, so the lock on the file cannot be lost.
+  if (process.platform === "win32") return null;
   const directory = await open(path, constants.O_RDONLY | constants.O_DIRECTORY);
   // A missing or broken anchor binary is reported when a run is started.
   const [answer] = await runAnchorMode(findAnchorBinary(), ["lock"], "", [directory.fd]).catch(() => []);

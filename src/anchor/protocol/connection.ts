@@ -2,6 +2,7 @@ import { closeSync, constants, openSync } from "node:fs";
 import { connect, Socket } from "node:net";
 import { basename, dirname, join } from "node:path";
 import { errnoCode } from "../../home/errno.js";
+import { socketAddress } from "../../home/local-socket.js";
 import { requireOwnSocket } from "../../home/path-trust.js";
 import { FrameDecoder, MalformedFrame } from "./frame.js";
 import { type AnchorMessage, decodeMessage, type MessageFields } from "./message-codec.js";
@@ -77,7 +78,8 @@ export function connectToSocket(path: string): Socket {
   } catch (error) {
     return new Socket().destroy(error as Error);
   }
-  if (Buffer.byteLength(path) <= MAX_SOCKET_PATH_BYTES) return connect({ path });
+  const address = socketAddress(path);
+  if (address !== path || Buffer.byteLength(path) <= MAX_SOCKET_PATH_BYTES) return connect({ path: address });
   let directory: number;
   try {
     directory = openSync(dirname(path), constants.O_RDONLY | constants.O_DIRECTORY);

@@ -90,6 +90,7 @@ export const messages = {
       epoch,
       key,
       args: list(required("text", 48)),
+      verbatim: required("flag", 93),
       env: list(required("text", 49)),
       cwd: required("text", 50),
       umask: optional(required("int", 51)),

@@ -38,6 +38,7 @@ export function startFrame(
       epoch: spec.epoch,
       key,
       args: spec.argv,
+      verbatim: spec.verbatim === true,
       env: Object.entries(spec.env).map(([name, value]) => `${name}=${value}`),
       cwd: requireWorkingDirectory(spec.cwd),
       umask: spec.umask,
@@ -137,7 +138,22 @@ export function encodeScope(scope: RunScope): string {
 }
 
 export function signalFrame(processes: readonly ProcessIdentity[], signal: MemberSignal): Buffer {
-  return encodeMessage("signal", { signal: constants.signals[signal], members: processes.map(packIdentity) });
+  return encodeMessage("signal", {
+    signal: memberSignalNumber(signal),
+    members: processes.map(packIdentity),
+  });
+}
+
+/** Numbers of the system, or of Linux on Windows, which has no signals: there the anchor suspends, resumes and ends. */
+const WINDOWS_SIGNALS: Readonly<Record<MemberSignal, number>> = {
+  SIGTERM: 15,
+  SIGKILL: 9,
+  SIGSTOP: 19,
+  SIGCONT: 18,
+};
+
+function memberSignalNumber(signal: MemberSignal): number {
+  return process.platform === "win32" ? WINDOWS_SIGNALS[signal] : constants.signals[signal];
 }
 
 /** pid, start time and unique id; 0 if there is no unique id. */

@@ -28,6 +28,8 @@ export interface StartSpec {
   readonly runId: string;
   readonly epoch: number;
   readonly argv: readonly string[];
+  /** Only on Windows: the words after the first are joined with spaces, and not quoted. */
+  readonly verbatim?: boolean;
   readonly env: Readonly<Record<string, string>>;
   readonly cwd: string;
   readonly umask: number | null;

@@ -1,8 +1,9 @@
-import { lstat, readdir, rename, rm, rmdir, unlink } from "node:fs/promises";
+import { lstat, readdir, rm, rmdir, unlink } from "node:fs/promises";
 import { join } from "node:path";
 import { BadInput, StateUnusable } from "../../errors.js";
 import { errnoCode } from "../../home/errno.js";
 import { readOwnFile, writeOwnFile } from "../../home/own-file.js";
+import { renameFile } from "../../home/rename-file.js";
 import type {
   AnchorExit,
   DirectoryScope,
@@ -170,7 +171,7 @@ async function replaceFile(path: string, content: object): Promise<void> {
   const unfinished = `${path}.${process.pid}.new`;
   try {
     writeOwnFile(unfinished, `${JSON.stringify(content)}\n`);
-    await rename(unfinished, path);
+    await renameFile(unfinished, path);
   } catch (error) {
     await unlink(unfinished).catch(() => undefined);
     throw error;

@@ -10,7 +10,7 @@ import type {
   SweptFile,
 } from "./types.js";
 import type { Survivor, ProcessIdentity, Residue } from "../../model/process.js";
-import { REAPED_USAGE, type KillMode, type RunUsage } from "../../model/run.js";
+import { REAPED_USAGE, type KillMode, type RunUsage, type UsageSource } from "../../model/run.js";
 import {
   asArray,
   asBoolean,
@@ -24,7 +24,7 @@ import {
 
 const RESIDUE_KINDS = ["background", "detached", "migrated", "foreign-uid", "hidden", "unkillable"] as const;
 const RUN_KINDS = ["task", "service"] as const;
-const KILL_MODES = ["none", "pid", "cgroup"] as const;
+const KILL_MODES = ["none", "pid", "pgid", "cgroup", "job"] as const;
 export const EMPTINESS_VALUES = ["proven", "unproven"] as const;
 
 /** Parses `exit.json`, also as sent with EXITED. Null if it is invalid, as if the file were missing. */
@@ -189,8 +189,8 @@ function toUsage(value: unknown): Omit<RunUsage, "processes"> {
   };
 }
 
-function toUsageSource(value: unknown): "cgroup" | "reaped" {
-  return asOneOf(["cgroup", "reaped"], value);
+function toUsageSource(value: unknown): UsageSource {
+  return asOneOf(["cgroup", "job", "reaped"], value);
 }
 
 /** Older anchors did not write the mode. They always killed processes one by one. */

@@ -20,6 +20,30 @@ export const acpSetRoute = defineRoute({
   response: z.object({ session: acpSessionSchema, agentState: agentStateSchema.nullable() }),
 });
 
+/** The agent that a request starts. */
+const startedAgent = {
+  /** An agent of the catalogue. */
+  agent: z.string().min(1).max(200).optional(),
+  /** Any command that speaks ACP, instead of `agent`. */
+  argv: z.array(z.string().max(65_536)).min(1).max(1_000).optional(),
+  /** Where the agent is started. */
+  cwd: z.string().min(1).max(4_096),
+  /** The caller's environment; it is not stored. */
+  environment: z.record(z.string(), z.string()).optional(),
+};
+
+const ONE_AGENT_ERROR = { message: "give either agent or argv", path: ["agent"] };
+
+function namesOneAgent({
+  agent,
+  argv,
+}: {
+  readonly agent?: string | undefined;
+  readonly argv?: readonly string[] | undefined;
+}): boolean {
+  return (agent === undefined) !== (argv === undefined);
+}
+
 export const acpAgentSessionsRoute = defineRoute({
   ...endpoints.acpAgentSessions,
   summary: "Start an agent, list the sessions that it has stored itself, and end it",
@@ -27,22 +51,12 @@ export const acpAgentSessionsRoute = defineRoute({
   audience: "operator",
   body: z
     .strictObject({
-      /** An agent of the catalogue. */
-      agent: z.string().min(1).max(200).optional(),
-      /** Any command that speaks ACP, instead of `agent`. */
-      argv: z.array(z.string().max(65_536)).min(1).max(1_000).optional(),
-      /** Where the agent is started. */
-      cwd: z.string().min(1).max(4_096),
-      /** The caller's environment; it is not stored. */
-      environment: z.record(z.string(), z.string()).optional(),
+      ...startedAgent,
       /** Only sessions of this directory. */
       directory: z.string().min(1).max(4_096).optional(),
       limit: z.int().min(1).max(1_000).default(100),
     })
-    .refine(({ agent, argv }) => (agent === undefined) !== (argv === undefined), {
-      message: "give either agent or argv",
-      path: ["agent"],
-    }),
+    .refine(namesOneAgent, ONE_AGENT_ERROR),
   response: z.object({
     sessions: z.array(
       z.object({
@@ -63,20 +77,11 @@ export const acpLoginRoute = defineRoute({
   audience: "operator",
   body: z
     .strictObject({
-      /** An agent of the catalogue. */
-      agent: z.string().min(1).max(200).optional(),
-      /** Any command that speaks ACP, instead of `agent`. */
-      argv: z.array(z.string().max(65_536)).min(1).max(1_000).optional(),
-      cwd: z.string().min(1).max(4_096),
-      /** The caller's environment; it is not stored. */
-      environment: z.record(z.string(), z.string()).optional(),
+      ...startedAgent,
       /** The id of a login method. Default: the only one. */
       method: z.string().min(1).max(200).optional(),
     })
-    .refine(({ agent, argv }) => (agent === undefined) !== (argv === undefined), {
-      message: "give either agent or argv",
-      path: ["agent"],
-    }),
+    .refine(namesOneAgent, ONE_AGENT_ERROR),
   response: z.object({
     method: z.object({ id: z.string(), name: z.string() }),
     /** A command that the caller has to run in a terminal; exit status 0 means success. Null: the login is done. */

@@ -151,7 +151,7 @@ export const acpShowRoute = defineRoute({
     capabilities: z.unknown(),
     /** Null: the agent has reported nothing yet. */
     agentState: agentStateSchema.nullable(),
-    /** Made whenever the agent is started; null: none. */
+    /** Applied whenever the agent is started; null: none. */
     settings: storedSettingsSchema.nullable(),
     /** Client features that the agent may use. */
     client: clientAccessSchema.required(),

@@ -2,7 +2,7 @@ import type { Command } from "commander";
 import { collectPairs, lazyAction, positiveIntegerUpTo, type SetExitCode } from "../options/parsers.js";
 import { addPermissions } from "./permissions/command.js";
 import { addPrompt, addSpawn, formatOption } from "./prompt-command.js";
-import { addWith } from "./with-command.js";
+import { addWith } from "./directory-session-command.js";
 
 const about = `
 A session keeps an agent and its context over several prompts. One turn runs at a
@@ -60,10 +60,10 @@ function addCancelAndClose(acp: Command, setExitCode: SetExitCode): void {
     .command("close")
     .summary("close a session and end its agent")
     .description(
-      "Close a session and end its agent. Waits until every process is proven to be gone. The sessions below it and its background runs continue and are listed; --tree takes them along.",
+      "Close a session and end its agent. Waits until every process is proven to be gone. The sessions below it and its background runs continue and are listed; --tree ends them too.",
     )
     .argument("<session>", "its name or id")
-    .option("--reason <text>", "why, for the record")
+    .option("--reason <text>", "record this reason for the close")
     .option("--tree", "also close the sessions below it, and stop their runs, but not services")
     .option("--discard", "also delete what the agent stored, if the agent supports that")
     .option("--json", "print the session as JSON")
@@ -100,8 +100,9 @@ function addSet(acp: Command, setExitCode: SetExitCode): void {
 }
 
 const loginHelp = `
-An agent that offers several logins needs --method; without it, the logins are listed.
-A login in a browser is carried out by the agent; one in a terminal runs here.
+If an agent offers several login methods, --method chooses one; without it, the command
+lists them. The agent carries out a login in a browser; a login in a terminal runs in
+this terminal.
 
 Examples:
   holdfast acp login gemini
@@ -114,14 +115,14 @@ function addLogin(acp: Command, setExitCode: SetExitCode): void {
     .summary("log in to an agent")
     .description("Log in to an agent, with one of the methods that it offers.")
     .argument("[agent]", "an agent of the catalogue that speaks ACP (holdfast agents)")
-    .option("--method <id>", "one of the agent's logins")
+    .option("--method <id>", "the id of one of the agent's login methods")
     .option("--agent-command <command>", "any command instead of an agent of the catalogue, in shell syntax")
     .addHelpText("after", loginHelp)
     .action(lazyAction(setExitCode, () => import("./login.js"), "loginToAgent"));
 }
 
 const agentSessionsHelp = `
-The agent is started for it, and ended. Not every agent can list its sessions.
+The command starts the agent for this, and ends it. Not every agent can list its sessions.
 
 Examples:
   holdfast acp agent-sessions claude --cwd .

@@ -15,7 +15,7 @@ export function parseMcpServer(text: string): RequestedMcpServer {
   if (name === "") throw wrong("write --mcp name=command, or --mcp name=https://…");
   if (/^https?:\/\//.test(rest)) return { type: "http", name, url: checkedUrl(rest, name), headers: [] };
   const words = splitShellWords(rest);
-  if (words === null) throw wrong(`a quotation in the command of the MCP server ${name} does not end`);
+  if (words === null) throw wrong(`a quotation mark in the command of the MCP server ${name} is not closed`);
   const start = words.findIndex((word) => !ASSIGNMENT.test(word));
   if (start < 0) throw wrong(`the command of the MCP server ${name} is missing`);
   const env = words.slice(0, start).map((word) => {
@@ -34,37 +34,37 @@ export function readMcpConfig(path: string, env: NodeJS.ProcessEnv): RequestedMc
   } catch (error) {
     throw wrong(`the file ${path} cannot be read: ${errorMessage(error)}`);
   }
-  return parseMcpConfig(content, env);
+  return parseMcpConfig(content, env, path);
 }
 
-export function parseMcpConfig(content: unknown, env: NodeJS.ProcessEnv): RequestedMcpServer[] {
+export function parseMcpConfig(content: unknown, env: NodeJS.ProcessEnv, path: string): RequestedMcpServer[] {
   const servers = isTable(content) ? content["mcpServers"] : null;
-  if (!isTable(servers)) throw wrong("the file has no object mcpServers");
-  return Object.entries(servers).map(([name, entry]) => parseEntry(name, entry, env));
+  if (!isTable(servers)) throw wrong(`${path} has no object mcpServers`);
+  return Object.entries(servers).map(([name, entry]) => parseEntry(name, entry, env, path));
 }
 
-/** Other keys of an entry, such as `disabled`, are of other programs. */
-function parseEntry(name: string, entry: unknown, env: NodeJS.ProcessEnv): RequestedMcpServer {
-  if (!isTable(entry)) throw wrong(`mcpServers.${name} is not an object`);
+/** Ignores other keys, such as `disabled`, which only other programs use. */
+function parseEntry(name: string, entry: unknown, env: NodeJS.ProcessEnv, path: string): RequestedMcpServer {
+  const field = `${path}: mcpServers.${name}`;
+  if (!isTable(entry)) throw wrong(`${field} is not an object`);
   const text = (value: unknown, key: string): string => {
     if (typeof value === "string") return expandVariables(value, env, name);
-    throw wrong(`mcpServers.${name}.${key} is not a string`);
+    throw wrong(`${field}.${key} is not a string`);
   };
   const pairs = (values: unknown, key: string) => {
-    if (!isTable(values)) throw wrong(`mcpServers.${name}.${key} is not an object`);
+    if (!isTable(values)) throw wrong(`${field}.${key} is not an object`);
     return Object.entries(values).map(([each, value]) => ({
       name: each,
       value: text(value, `${key}.${each}`),
     }));
   };
   const { type, command, args = [], url } = entry;
-  if ((command === undefined) === (url === undefined))
-    throw wrong(`mcpServers.${name} needs either command or url`);
+  if ((command === undefined) === (url === undefined)) throw wrong(`${field} needs either command or url`);
   if (command === undefined) {
     const headers = pairs(entry["headers"] ?? {}, "headers");
     return { type: type === "sse" ? "sse" : "http", name, url: checkedUrl(text(url, "url"), name), headers };
   }
-  if (!Array.isArray(args)) throw wrong(`mcpServers.${name}.args is not a list`);
+  if (!Array.isArray(args)) throw wrong(`${field}.args is not a list`);
   return {
     name,
     command: toCommandPath(text(command, "command")),

@@ -39,7 +39,7 @@ export function addDisplayOptions(command: Command): Command {
   return command
     .option(
       "--timeout <duration>",
-      "end the agent if it has not answered by then; its start counts",
+      "end the agent if it has not answered within this time, which includes its start",
       asOptionParser(parseTurnTimeout),
     )
     .addOption(
@@ -96,7 +96,7 @@ Examples:
 `;
 
 /** Options for a long prompt, and for files that are sent with a prompt. */
-function addAttachmentOptions(command: Command): void {
+function addContentOptions(command: Command): void {
   command
     .option("-f, --prompt-file <file>", "read the prompt from a file")
     .option("--file <file>", "send a file with the prompt (repeatable)", collectValues)
@@ -115,7 +115,7 @@ export function addPrompt(acp: Command, setExitCode: SetExitCode): void {
     .addOption(new Option("--no-wait", "the former name of --detach").hideHelp());
   addDetachOption(prompt, "do not wait for the answer; prints the turn id");
   addNotifyOptions(prompt);
-  addAttachmentOptions(prompt);
+  addContentOptions(prompt);
   addDisplayOptions(prompt)
     .addHelpText("after", answerHelp)
     .action(lazyAction(setExitCode, () => import("./prompt.js"), "promptSession"));
@@ -184,7 +184,7 @@ export function addSpawn(acp: Command, setExitCode: SetExitCode): void {
   const execRules = addExecRuleOptions(spawn, "exec-");
   addDetachOption(spawn, "do not wait for the answer; prints the turn id");
   addNotifyOptions(spawn);
-  addAttachmentOptions(spawn);
+  addContentOptions(spawn);
   addDisplayOptions(spawn)
     .addHelpText("after", spawnExamples)
     .action(async (agent: string | undefined, prompt: string | undefined, flags: SpawnFlags) => {

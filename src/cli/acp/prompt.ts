@@ -19,7 +19,7 @@ import { type DetachFlags, isDetached, type JsonFlag } from "../options/parsers.
 import { notice } from "../print/stderr.js";
 import { print, toJson } from "../print/stdout.js";
 import { TurnInterrupts } from "../run/interrupts.js";
-import { type AttachmentFlags, readAttachments, readPromptFile } from "./attachments.js";
+import { type ContentFlags, readPromptContent, readPromptFile } from "./prompt-content.js";
 import { PermissionPrompter } from "./permissions/prompter.js";
 import {
   type AcpView,
@@ -43,7 +43,7 @@ export interface DisplayFlags extends JsonFlag {
 export type PromptFlags = DisplayFlags &
   NotifyFlags &
   DetachFlags &
-  AttachmentFlags & { readonly wait: boolean };
+  ContentFlags & { readonly wait: boolean };
 
 interface TurnToShow {
   readonly connection: GatewayConnection;
@@ -181,7 +181,7 @@ export async function promptSession(
   if (wait) rejectNotifyOptions(flags);
   rejectChannellessOptions(flags);
   const words = await readPrompt(prompt, flags);
-  const content = readAttachments(prompt ?? "", flags);
+  const content = readPromptContent(prompt ?? "", flags);
   const found = await retryUntilAnswered(await connectOrStart(), (client) =>
     resolveAcpSession(client, wanted),
   );
@@ -267,7 +267,7 @@ export async function printBackgroundTurn(
 /** The prompt: the argument, stdin for `-`, or the file of `-f`. */
 export async function readPrompt(
   argument: string | undefined,
-  { promptFile }: AttachmentFlags,
+  { promptFile }: ContentFlags,
 ): Promise<string> {
   if ((argument === undefined) === (promptFile === undefined))
     throw new BadInput("prompt", "give either a prompt or -f <file>; nothing was sent");

@@ -40,7 +40,7 @@ export async function setAgentSettings(
   return 0;
 }
 
-/** Alternatives that one line names; `acp show --json` has all. */
+/** Alternatives that one line lists; `acp show --json` has all. */
 const NAMED_VALUES = 12;
 
 /** The model, mode and config options of an agent, with the values that it offers. */

@@ -20,7 +20,7 @@ import { notice } from "../print/stderr.js";
 import { print, toJson } from "../print/stdout.js";
 import { noticeIfWaitingForApproval, toSpawnFailed } from "../run/exec.js";
 import { TurnInterrupts } from "../run/interrupts.js";
-import { type AttachmentFlags, readAttachments } from "./attachments.js";
+import { type ContentFlags, readPromptContent } from "./prompt-content.js";
 import { parseMcpServer, readMcpConfig } from "./mcp-options.js";
 import {
   type DisplayFlags,
@@ -43,7 +43,7 @@ export interface SpawnModes {
 }
 
 export interface SpawnFlags
-  extends DisplayFlags, NotifyFlags, DetachFlags, RuleFlags, SettingFlags, AttachmentFlags {
+  extends DisplayFlags, NotifyFlags, DetachFlags, RuleFlags, SettingFlags, ContentFlags {
   readonly name?: string;
   readonly agentCommand?: string;
   readonly mode: SpawnModes;
@@ -117,7 +117,7 @@ export async function spawnSession(
 }
 
 function contentOf(words: string | undefined, hasPrompt: boolean, flags: SpawnFlags) {
-  const content = readAttachments(words ?? "", flags);
+  const content = readPromptContent(words ?? "", flags);
   if (content.length > 0 && !hasPrompt)
     throw new BadInput("prompt", "files, images and links need a prompt; nothing was started");
   return content.length === 0 ? {} : { content };

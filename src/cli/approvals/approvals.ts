@@ -4,7 +4,7 @@ import { followNdjson, type GatewayClient } from "../../api/client.js";
 import { GatewayUnreachable, NotFound } from "../../errors.js";
 import { gatewaySocketPath } from "../../home/state-directory.js";
 import type { ApprovalView } from "../../sessions/approvals.js";
-import { questionLines } from "../../sessions/question-pages.js";
+import { questionLines } from "../../sessions/paginate-question.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { assertOperator, connectForReading, type GatewayConnection } from "../client/connect.js";
 import type { JsonFlag } from "../options/parsers.js";

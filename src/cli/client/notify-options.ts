@@ -38,7 +38,7 @@ export function addNotifyOptions(command: Command): Command {
       new Option("--notify <policy>", "with --detach: when to notify the requester").choices(NOTIFY_POLICIES),
     )
     .addOption(
-      new Option("--deliver <receiver>", "with --detach, for a session: the receiver of the end").choices(
+      new Option("--deliver <receiver>", "with --detach, for a session: who is notified of the end").choices(
         DELIVER_MODES,
       ),
     );
@@ -46,7 +46,7 @@ export function addNotifyOptions(command: Command): Command {
 
 function address(text: string): string {
   if (text !== "") return text;
-  throw new InvalidArgumentError("Write an address, as -1001234567890/17 of Telegram.");
+  throw new InvalidArgumentError("Write an address, such as -1001234567890/17 for Telegram.");
 }
 
 /** The chat of a request. */
@@ -105,7 +105,7 @@ export async function targetlessNotifyOption(flags: NotifyFlags): Promise<string
   return `--notify ${notify} has no target: add --notify-channel <channel>, or set notify.channel in the config`;
 }
 
-/** The gateway decides by the config that it read; this one avoids a start that is in vain. */
+/** The gateway decides by the config that it read; this check avoids the start of a gateway that would refuse the request. */
 async function hasDefaultChannel(): Promise<boolean> {
   const { readSettings } = await import("../../config/settings.js");
   return readSettings().then(

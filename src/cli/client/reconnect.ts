@@ -10,7 +10,7 @@ import { formatDuration } from "../options/units.js";
 import { notice } from "../print/stderr.js";
 import { type GatewayConnection, isInsideRun, requesterToken, hasErrorCode } from "./connect.js";
 
-/** How often to look for the next gateway, which listens within half a second of its start. */
+/** Poll interval for the next gateway, which listens within half a second of its start. */
 const POLL_MS = 50;
 
 export interface ReconnectOptions {

@@ -11,16 +11,16 @@ export function qualifiedSessionName(name: string): string {
 
 export type AcpSessionSummary = ResponseOf<"acpList">["sessions"][number];
 
-/** Finds a session by its id, by its name (one's own first), or by an unambiguous beginning of either; open sessions first. */
+/** Finds a session by its id, by its name, or by an unambiguous beginning of either; open sessions first. In a session, a name means its own child first. */
 export async function resolveAcpSession(
   client: Pick<GatewayClient, "acpList">,
   wanted: string,
 ): Promise<AcpSessionSummary> {
   const name = wanted.slice(0, MAX_NAME_CHARS);
   const [found] = name === "" ? [] : (await client.acpList({ query: { name } })).sessions;
-  if (found === undefined) throw new NotFound(`ACP session ${name}`);
+  if (found === undefined) throw new NotFound(`ACP session ${name}; \`holdfast acp list --all\` lists all`);
   return found;
 }
 
-/** Names are shorter. */
+/** More than the length of any name. */
 const MAX_NAME_CHARS = 200;

@@ -1,10 +1,10 @@
 import type { AgentState } from "../../model/acp/agent-state.js";
 import { openReadClient } from "../client/read-client.js";
 
-/** Offers of an agent that can be completed. */
+/** What shell completion offers of an agent. */
 export type AgentWordKind = "model" | "mode" | "option";
 
-/** Sessions that are looked at: the agents of one name offer the same. */
+/** Sessions that are read: agents with the same name offer the same. */
 const SESSIONS = 3;
 
 /**

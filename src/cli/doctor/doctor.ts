@@ -11,9 +11,10 @@ import { paletteFor } from "../print/terminal.js";
 import { processesJson } from "../runs/processes.js";
 import { bad, type Check, ok, warn } from "./check.js";
 import { checkDatabase } from "./database.js";
-import { checkKernel, checkProcessLimits } from "./kernel.js";
+import { checkProcessLimits } from "./kernel.js";
 import { checkClock, checkRuns, checkRunsWithoutState, type RunChecks } from "./runs.js";
 import { checkState, checkStoreHistory, checkStoreWrites } from "./state.js";
+import { checkSystem } from "./system.js";
 
 /**
  * Checks each channel of the config file without sending anything. A config file that cannot be read is reported
@@ -51,11 +52,18 @@ async function allChecks(): Promise<RunChecks> {
   const config = [await checkConfig(), ...(await checkChannels())];
   const database = await checkDatabase();
   config.push(...readableSecrets().map((message) => warn("secret", message)));
-  const kernel = await checkKernel();
+  const kernel = await checkSystem();
   const withoutState = await checkRunsWithoutState();
   if (directory === null)
     return {
-      checks: [...checks, ...database, ...config, ...kernel, ...withoutState, await checkProcessLimits()],
+      checks: [
+        ...checks,
+        ...database,
+        ...config,
+        ...kernel,
+        ...withoutState,
+        ...(await checkProcessLimits()),
+      ],
       processes: new Map<string, never>(),
     };
   await using localState = await openLocalState().catch(() => null);
@@ -72,7 +80,7 @@ async function allChecks(): Promise<RunChecks> {
     ...runs.checks,
     ...withoutState,
     await checkClock(directory),
-    await checkProcessLimits(),
+    ...(await checkProcessLimits()),
   ];
   return { checks: all, processes: runs.processes };
 }

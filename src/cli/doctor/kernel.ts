@@ -1,18 +1,13 @@
 import { access, readFile } from "node:fs/promises";
-import { release } from "node:os";
-import { findAnchorBinary, requireSameVersion } from "../../anchor/binary.js";
+import { findAnchorBinary } from "../../anchor/binary.js";
 import { type LimitProbe, probeCgroup, probeLimits } from "../../anchor/inspect/cgroups.js";
-import { inspectProcesses } from "../../anchor/inspect/processes.js";
 import { DELEGATION_HINT } from "../../anchor/protocol/errors.js";
 import { errorMessage } from "../../home/errno.js";
+import { checkAnchor } from "./anchor.js";
 import { bad, type Check, ok, warn } from "./check.js";
 
 /** Checks the features of the kernel and of this environment, which decide the guarantees of runs. */
 export async function checkKernel(): Promise<Check[]> {
-  if (process.platform !== "linux")
-    return [
-      bad("system", `${process.platform} has no anchor yet`, "use Linux; see docs/reference/limits.md"),
-    ];
   const [strength, children, cgroup] = await Promise.all([
     checkAnchor(),
     checkProcessListing(),
@@ -27,26 +22,6 @@ export async function checkKernel(): Promise<Check[]> {
     await checkRunLimits(cgroup),
     ok("tier", `runs started here get ${tier}`),
   ];
-}
-
-async function checkAnchor(): Promise<Check> {
-  const name = "anchor";
-  const path = findAnchorBinary();
-  try {
-    requireSameVersion(path);
-    const [self] = await inspectProcesses(path, [process.pid], { brief: true });
-    if (self?.alive !== true)
-      return bad(name, `${path} runs, but does not see this process`, "mount /proc for this pid namespace");
-    if (self.identity.uniqueId === null)
-      return warn(
-        name,
-        `Linux ${release()}: processes have no unique id, so a recorded process is identified by other properties too`,
-        "Linux 6.9 or newer",
-      );
-    return ok(name, `${path} runs; Linux ${release()}, processes have a unique id`);
-  } catch (error) {
-    return bad(name, errorMessage(error));
-  }
 }
 
 async function checkProcessListing(): Promise<Check> {
@@ -132,6 +107,8 @@ function limitText({ controller, how, where }: LimitProbe): string {
       return `${controller}: by cgroup v2 in ${where}`;
     case "v1":
       return `${controller}: by cgroup v1 in ${where}`;
+    case "job":
+      return `${controller}: by the run's Job Object`;
     case "v2-refused":
     case "v1-refused":
       return `${controller}: not possible, ${where} cannot be written`;
@@ -144,7 +121,12 @@ function limitText({ controller, how, where }: LimitProbe): string {
 const MIN_OPEN_FILES = 1_024;
 const MIN_PROCESSES = 512;
 
-export async function checkProcessLimits(): Promise<Check> {
+/** Only Linux reports them. */
+export async function checkProcessLimits(): Promise<readonly Check[]> {
+  return process.platform === "linux" ? [await checkOpenFiles()] : [];
+}
+
+async function checkOpenFiles(): Promise<Check> {
   const text = await readFile("/proc/self/limits", "utf8").catch(() => "");
   const soft = (name: string): number => {
     const found = new RegExp(`^${name}\\s+(\\S+)`, "m").exec(text)?.[1];

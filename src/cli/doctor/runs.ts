@@ -176,6 +176,8 @@ export async function checkClock({ storePath }: StateDirectory): Promise<Check> 
     );
   const used = shared
     ? "leases use the database's clock, deadlines the monotonic one"
-    : "leases use the monotonic clock of the initial time namespace, deadlines this one's";
+    : process.platform === "linux"
+      ? "leases use the monotonic clock of the initial time namespace, deadlines this one's"
+      : "leases and deadlines use the monotonic clock";
   return ok(name, `${new Date(now).toISOString()}; ${used}`);
 }

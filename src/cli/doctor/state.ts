@@ -6,7 +6,7 @@ import { defaults } from "../../defaults.js";
 import { HoldfastError } from "../../errors.js";
 import { reachGateway } from "../../gateway/locate.js";
 import { errorMessage } from "../../home/errno.js";
-import { requireOwnSocket } from "../../home/path-trust.js";
+import { isInProfile, requireOwnSocket } from "../../home/path-trust.js";
 import { isCorruption } from "../../home/sqlite-errors.js";
 import { gatewaySocketPath, resolveHome, type StateDirectory } from "../../home/state-directory.js";
 import { localCopyDirectory } from "../../store/local-copy/run-copy.js";
@@ -46,7 +46,8 @@ function checkAccess(home: string): Check {
   const name = "access";
   const token = join(home, "operator-token");
   const tokenMode = lstatSync(token, { throwIfNoEntry: false })?.mode ?? 0;
-  if ((tokenMode & 0o077) !== 0 && process.platform !== "win32")
+  if (!hasModes) return profileCheck(home, isInProfile(home));
+  if ((tokenMode & 0o077) !== 0)
     return warn(
       name,
       `${token} has mode ${(tokenMode & 0o777).toString(8).padStart(4, "0")}: other users can use the operator's token`,
@@ -63,12 +64,31 @@ function checkAccess(home: string): Check {
   );
 }
 
+/** Windows has access control lists instead. */
+const hasModes = process.platform !== "win32";
+
+/** The list of a profile admits its user, administrators and the system; the lists of other directories are not read. */
+export function profileCheck(home: string, inProfile: boolean): Check {
+  return inProfile
+    ? ok(
+        "access",
+        "the state directory is in the user's profile, which only this user and administrators can open",
+      )
+    : warn(
+        "access",
+        `${home} is outside of the user's profile, and Windows may let other users write there`,
+        `check it: icacls "${home}"; or unset HOLDFAST_HOME`,
+      );
+}
+
 async function checkDiskSpace(home: string): Promise<Check> {
   const [{ bavail, bsize, ffree, files }, { mode }] = await Promise.all([statfs(home), stat(home)]);
   const free = bavail * bsize;
   const name = "state directory";
-  const detail = `${home}, mode ${(mode & 0o777).toString(8).padStart(4, "0")}, ${formatSize(free)} free`;
-  if ((mode & 0o077) !== 0) return warn(name, `${detail}; other users can read it`, `chmod 700 '${home}'`);
+  const shownMode = hasModes ? `mode ${(mode & 0o777).toString(8).padStart(4, "0")}, ` : "";
+  const detail = `${home}, ${shownMode}${formatSize(free)} free`;
+  if (hasModes && (mode & 0o077) !== 0)
+    return warn(name, `${detail}; other users can read it`, `chmod 700 '${home}'`);
   if (free < MIN_FREE_BYTES)
     return warn(
       name,

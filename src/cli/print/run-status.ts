@@ -6,6 +6,7 @@ import type { MachineIdentity } from "../../model/process.js";
 import type { RunEvent } from "../../model/run-event.js";
 import type { RunRecord } from "../../model/run.js";
 import type { ReadStore } from "../../store/store.js";
+import { formatExitCode } from "../../text/exit-code.js";
 import { formatDuration, formatSize } from "../options/units.js";
 
 /** The state or outcome of a run in a few words. */
@@ -13,7 +14,7 @@ export function runStatusText({ state, exit }: Pick<RunRecord, "state" | "exit">
   if (state !== "exited" || exit === null) return state;
   switch (exit.reason) {
     case "exit":
-      return `exit ${exit.code ?? "?"}`;
+      return `exit ${exit.code === null ? "?" : formatExitCode(exit.code)}`;
     case "signal":
       return exit.signal ?? "signal";
     case "spawn-error":
@@ -33,8 +34,20 @@ export function pendingRecordText({ runId, exit }: Pick<RunRecord, "runId" | "ex
   return `${runId} ${endText(exit)}; the store cannot be written (${why}), its record is pending`;
 }
 
+/** The signal or the exit code; null: neither is known. */
+export function statusText({
+  code,
+  signal,
+}: {
+  readonly code: number | null;
+  readonly signal: string | null;
+}): string | null {
+  return signal ?? (code === null ? null : formatExitCode(code));
+}
+
 function endText(exit: RunRecord["exit"]): string {
-  if (exit?.reason === "exit") return `ended with exit code ${exit.code ?? "unknown"}`;
+  if (exit?.reason === "exit")
+    return `ended with exit code ${exit.code === null ? "unknown" : formatExitCode(exit.code)}`;
   if (exit?.reason === "signal") return `was ended by signal ${exit.signal ?? "unknown"}`;
   return `has ended (${exit?.reason ?? "reason unknown"})`;
 }
@@ -126,7 +139,7 @@ export function runEventText(event: RunEvent): string {
     case "cancel":
       return `${event.data.reason} by ${event.data.actor || "an unknown actor"} (${event.data.requestId})`;
     case "exit":
-      return `${event.data.reason}, ${event.data.signal ?? event.data.code ?? "status not known"}, emptiness ${event.data.emptiness}`;
+      return `${event.data.reason}, ${statusText(event.data) ?? "status not known"}, emptiness ${event.data.emptiness}`;
     case "cleanup":
       return `${event.data.ended ?? event.data.residue} ended besides the leader, ${event.data.survivors} surviving, by ${event.data.mode}`;
     case "escape":

@@ -3,7 +3,7 @@ import { HoldfastError, SpawnFailed } from "../../errors.js";
 import { errorMessage } from "../../home/errno.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { exitCodes, spawnErrorCode } from "./exit-code.js";
-import { WriteFailed } from "./stdout.js";
+import { consoleStream, WriteFailed } from "./stdout.js";
 import { paletteFor } from "./terminal.js";
 
 /** The first error. If disposing resources failed as well, JavaScript wraps both in a SuppressedError. */
@@ -71,6 +71,8 @@ export function notice(message: string, colour: "red" | "yellow" | "dim"): void 
 
 /** Writes text that is safe for a terminal. */
 export function writeStderr(text: string): void {
+  const stream = consoleStream(2);
+  if (stream !== null) return void stream.write(text);
   try {
     writeSync(2, text);
   } catch {

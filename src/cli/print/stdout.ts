@@ -1,5 +1,6 @@
 import { SerialQueue } from "../../async/concurrency.js";
 import { write, writeSync } from "node:fs";
+import { isatty } from "node:tty";
 import { setTimeout } from "node:timers/promises";
 
 /** Another process that shares the descriptor made it non-blocking: the time between two attempts. */
@@ -64,8 +65,20 @@ export class FdWriter {
   }
 }
 
-function writeSome(fd: number, bytes: Uint8Array, at: number): Promise<number | NodeJS.ErrnoException> {
+/**
+ * A console of Windows as a stream. Its own writes convert UTF-8 and terminal sequences; those of a descriptor depend on
+ * the code page. Null: everything else.
+ */
+export function consoleStream(fd: 1 | 2): NodeJS.WriteStream | null {
+  if (process.platform !== "win32" || !isatty(fd)) return null;
+  return fd === 1 ? process.stdout : process.stderr;
+}
+
+function writeSome(fd: 1 | 2, bytes: Uint8Array, at: number): Promise<number | NodeJS.ErrnoException> {
   return new Promise((resolve) => {
+    const stream = consoleStream(fd);
+    if (stream !== null)
+      return void stream.write(bytes.subarray(at), (error) => resolve(error ?? bytes.length - at));
     write(fd, bytes, at, bytes.length - at, null, (error, written) => resolve(error ?? written));
   });
 }
@@ -90,6 +103,8 @@ export function printRequired(text: string, otherwise: string): void {
 
 /** For a command that follows something: it ends with its reader. Throws WriteFailed. */
 export function printOrThrow(text: string): void {
+  const stream = consoleStream(1);
+  if (stream !== null) return void stream.write(text);
   const bytes = Buffer.from(text);
   for (let at = 0; at < bytes.length;) {
     try {

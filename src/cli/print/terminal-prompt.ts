@@ -4,7 +4,7 @@ import { setTimeout } from "node:timers/promises";
 import { isatty, type WriteStream } from "node:tty";
 import type { ResponseOf } from "../../api/contract.js";
 import { BadInput } from "../../errors.js";
-import { questionLines } from "../../sessions/question-pages.js";
+import { questionLines } from "../../sessions/paginate-question.js";
 import { displayWidth } from "../../text/truncate.js";
 import { print } from "./stdout.js";
 

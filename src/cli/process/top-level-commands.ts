@@ -70,12 +70,11 @@ export function addWaitCommand(program: Command, setExitCode: SetExitCode): void
     });
 }
 
-/** Shared by every command that stops runs. */
-export const stopHelp = `
+const stopHelpWith = (graceTime: string): string => `
 The request goes to the gateway first. If it does not answer in time, or none is
 running, the run is stopped directly: through its anchor, its cgroup or its verified
 processes. This works with a store that is locked, full or damaged, and takes at most
-20 seconds plus what --grace adds. The record is completed later.
+20 seconds${graceTime}. The record is completed later.
 
 A stop of a run on another host is forwarded through the database to its gateway,
 which stops it as soon as it is available.
@@ -84,6 +83,9 @@ Exit status: 0 gone, 1 no such run, 3 processes are left or cannot be inspected,
 4 forwarded to another host that has not confirmed the stop yet, 5 the store
 cannot be read, so it is not known whether the run exists.
 `;
+
+/** Shared by the commands that stop runs with a grace period. */
+export const stopHelp = stopHelpWith(" plus what --grace adds");
 
 export function addStopCommands(program: Command, setExitCode: SetExitCode): void {
   program
@@ -104,7 +106,7 @@ export function addStopCommands(program: Command, setExitCode: SetExitCode): voi
     .description("Kill runs with every process they started, without a grace period.")
     .argument("<run...>", RUN_ARGUMENT)
     .option("--json", "print the result of each run, one JSON object per line")
-    .addHelpText("after", stopHelp)
+    .addHelpText("after", stopHelpWith(""))
     .action(async (runs: readonly string[], { json }: { readonly json?: true }) => {
       const { stopRuns } = await import("../stop/stop-run.js");
       setExitCode(await stopRuns(runs, 0, json === true));

@@ -33,6 +33,7 @@ import { collectVariable, readEnvironmentFiles } from "./environment.js";
  * `process.umask()` would have to change it for a moment, while other threads may create files.
  */
 export function currentUmask(): number | undefined {
+  if (process.platform !== "linux") return undefined;
   try {
     const octal = /^Umask:\s*([0-7]+)$/m.exec(readFileSync("/proc/self/status", "utf8"))?.[1];
     return octal === undefined ? undefined : Number.parseInt(octal, 8);

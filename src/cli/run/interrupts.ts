@@ -3,16 +3,18 @@ import { deferred } from "../../async/deferred.js";
 import { exitCodes } from "../print/exit-code.js";
 import type { ForegroundRun } from "./stdio.js";
 
-const INTERRUPT_SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
+/** On Windows, Ctrl-C and Ctrl-Break are SIGINT and SIGBREAK, and SIGHUP means that the console window was closed. */
+const INTERRUPT_SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK"] as const;
 export type InterruptSignal = (typeof INTERRUPT_SIGNALS)[number];
 
 /** Until it is disposed, these signals call the listener instead of ending this process. */
 export function onInterruptSignals(listener: (signal: InterruptSignal) => void): Disposable {
   const onSignal = listener as NodeJS.SignalsListener;
-  for (const signal of INTERRUPT_SIGNALS) process.on(signal, onSignal);
+  const signals = INTERRUPT_SIGNALS.filter((signal) => signal in constants.signals);
+  for (const signal of signals) process.on(signal, onSignal);
   return {
     [Symbol.dispose]() {
-      for (const signal of INTERRUPT_SIGNALS) process.off(signal, onSignal);
+      for (const signal of signals) process.off(signal, onSignal);
     },
   };
 }
@@ -53,7 +55,9 @@ export class RunInterrupts implements Disposable {
     this.#firstInterrupt.resolve();
     if (this.#run !== null && this.#run.service !== null) return this.#leaveRequested.resolve();
     if (this.#count === 1)
-      this.#notice(signal === "SIGINT" ? "stopping… press Ctrl-C again to kill" : "stopping…");
+      this.#notice(
+        signal === "SIGINT" || signal === "SIGBREAK" ? "stopping… press Ctrl-C again to kill" : "stopping…",
+      );
     if (this.#count === 2) this.#notice("killing…");
     this.#apply(this.#count);
   }
@@ -75,8 +79,12 @@ export function interruptExitCode(signal: InterruptSignal): number {
   return exitCodes.signal + constants.signals[signal];
 }
 
+/** STATUS_CONTROL_C_EXIT: the exit code of a Windows process that a console signal ended. */
+const CONTROL_C_EXIT = 0xc000013a;
+
 /** Ends this process as if the signal were not handled. */
 export function dieBySignal(signal: InterruptSignal): void {
+  if (process.platform === "win32") process.exit(CONTROL_C_EXIT);
   process.removeAllListeners(signal);
   // oxlint-disable-next-line no-restricted-properties -- the only target is this process
   process.kill(process.pid, signal);

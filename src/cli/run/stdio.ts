@@ -35,6 +35,7 @@ export function isSameTerminal(): boolean {
 
 /** True if this process is in the foreground of its terminal. True if the kernel does not report it. */
 export function isForegroundProcess(): boolean {
+  if (process.platform !== "linux") return true;
   try {
     const stat = readFileSync("/proc/self/stat", "utf8");
     const [, , group, , , foregroundGroup] = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
@@ -109,6 +110,7 @@ function setRawMode(stdin: ReadStream): void {
   // Off first: Node does not set a mode again that it believes to be on, and a stop (SIGTSTP) has reset it.
   stdin.setRawMode(false);
   stdin.setRawMode(true);
+  if (process.platform === "win32") return;
   // Node's raw mode still turns "\n" into "\r\n", which the PTY of the run has done already. Node restores the mode with
   // the rest. Without stty(1) it stays, with little effect.
   spawnSync("stty", ["-opost"], { stdio: ["inherit", "ignore", "ignore"] });

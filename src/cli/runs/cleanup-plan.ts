@@ -9,7 +9,7 @@ import {
   type RunProcesses,
 } from "../../supervisor/inspect/live-processes.js";
 import { NEVER_OWNED } from "../../supervisor/reconcile/decide.js";
-import { runAddressOf } from "../../supervisor/run/recorded-identity.js";
+import { boundaryOf, runAddressOf } from "../../supervisor/run/recorded-identity.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { type FoundRun, type LocalState, resolveRun } from "../client/resolve-run.js";
 import { formatDuration } from "../options/units.js";
@@ -135,7 +135,7 @@ async function directoryPlan(
 async function toTracedRun({ host }: LocalState, { runId, address }: SelectedRun): Promise<InspectableRun> {
   const known = address === null ? null : await host.readIdentities(address).catch(() => null);
   const { anchor = null, root = null, cgroup = null } = known ?? {};
-  const boundary = cgroup === null ? null : { cgroup: cgroup.path, cgroupInode: cgroup.inode, note: null };
+  const boundary = boundaryOf(cgroup);
   const when = { state: "running", imported: null, leaseId: "", createdAt: 0 } as const;
   return { runId, ...host.machine, anchor, root, boundary, ...when };
 }

@@ -147,8 +147,10 @@ export function addRecoveryCommands(runs: Command, setExitCode: SetExitCode): vo
 
   runs
     .command("import")
-    .summary("import another tool's records of processes to end")
-    .description("Import records of processes that another tool started, to end the processes that match.")
+    .summary("import records of another tool, so that its processes can be ended")
+    .description(
+      "Import records of processes that another tool started. The processes that match their records can then be ended.",
+    )
     .argument(
       "[file]",
       "JSON with pid, command and wrapperRoot of each process; with --from: the tool's state directory",

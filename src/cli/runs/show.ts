@@ -22,6 +22,7 @@ import {
   runStatusText,
   serviceHealthText,
   statusTone,
+  statusText,
 } from "../print/run-status.js";
 import { print, toJson } from "../print/stdout.js";
 import { type Palette, paletteFor } from "../print/terminal.js";
@@ -99,14 +100,14 @@ function serviceText(record: RunRecord, { processes }: RunProcesses): string | n
 
 /** The peak of a cgroup is that of the whole run; otherwise that of one process. */
 function usageText({ cpuMs, peakKb, processes, peakTasks, source }: RunUsage): string {
-  const whose = source.memory === "cgroup" ? "at its peak" : "in its largest process";
+  const whose = source.memory !== "reaped" ? "at its peak" : "in its largest process";
   const tasks = peakTasks === null ? "" : `, at most ${peakTasks} at one time with threads`;
   return `${formatDuration(cpuMs)} of CPU, ${formatSize(peakKb * 1024)} ${whose}, processes seen: ${processes}${tasks}`;
 }
 
 export function exitFields({ exit, emptiness }: RunRecord): readonly DisplayField[] {
   if (exit === null) return [];
-  const status = exit.signal ?? (exit.code === null ? null : String(exit.code));
+  const status = statusText(exit);
   return [
     ["reason", exit.reason],
     ["actor", exit.actor === "" ? null : exit.actor],
@@ -131,6 +132,7 @@ function ownershipFields(
     ["lease", record.leaseId === "" ? null : record.leaseId],
     ["cgroup", boundary?.cgroup ?? null],
     ["cgroup inode", boundary?.cgroupInode ?? null],
+    ["job", boundary?.jobId ?? null],
     ["leader", root === null ? null : `${identityText(root)}${identityState(live.root)}`],
     ["anchor", anchor === null ? null : `${identityText(anchor)}${identityState(live.anchor)}`],
     ["anchor path", record.imported === null ? record.anchorPath : null],

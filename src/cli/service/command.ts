@@ -68,11 +68,19 @@ export function addServiceCommand(program: Command, setExitCode: SetExitCode): v
     });
   service
     .command("install")
-    .summary("write a systemd user unit that keeps a gateway running")
+    .summary("keep a gateway running as a service of the system")
     .description(
-      "Write a systemd user unit for the gateway: each run gets its own cgroup and continues when the gateway restarts. Only for the operator.",
+      "Describe the gateway to the service manager of this user: a systemd user unit on Linux, where each run gets its own cgroup and continues when the gateway restarts; a LaunchAgent on macOS; a scheduled task at logon on Windows. Only for the operator.",
     )
-    .option("--print", "print the unit, write nothing")
-    .option("--json", "print the path and the unit as JSON")
-    .action(lazyAction(setExitCode, () => import("./service.js"), "installService"));
+    .option("--print", "print the description, write nothing")
+    .option("--json", "print the path and the description as JSON")
+    .action(lazyAction(setExitCode, () => import("./install.js"), "installService"));
+  service
+    .command("uninstall")
+    .summary("remove what install has written")
+    .description(
+      "Remove the gateway from the service manager of this user. Runs continue. Only for the operator.",
+    )
+    .option("--json", "print the path as JSON")
+    .action(lazyAction(setExitCode, () => import("./install.js"), "uninstallService"));
 }

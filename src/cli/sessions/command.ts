@@ -206,10 +206,10 @@ export function addSessionsCommand(program: Command, setExitCode: SetExitCode): 
     .alias("end")
     .summary("close a session; its runs continue, unless --tree is given")
     .description(
-      "Close a session. Its tokens end and its approvals expire. The sessions below it and its runs continue and are listed; --tree takes them along.",
+      "Close a session. Its tokens end and its approvals expire. The sessions below it and its runs continue and are listed; --tree ends them too.",
     )
     .argument("<session>", SESSION_ARGUMENT)
-    .option("--reason <text>", "why, for the record")
+    .option("--reason <text>", "record this reason for the close")
     .option("--tree", "also close the sessions below it, and stop their runs, but not services")
     .option("--json", "print what was done as JSON")
     .addHelpText(

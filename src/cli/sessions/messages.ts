@@ -10,6 +10,7 @@ import { sessionToken } from "../client/requester.js";
 import { notice } from "../print/stderr.js";
 import { print, printRequired, toRecordJson } from "../print/stdout.js";
 import { paletteFor } from "../print/terminal.js";
+import { statusText } from "../print/run-status.js";
 import { type SessionFlags, sessionParams } from "./sessions.js";
 
 export interface HistoryFlags extends SessionFlags {
@@ -79,7 +80,7 @@ function deliveryText(
 }
 
 function runText({ runId, state, command, createdAt, exit }: SessionHistory["runs"][number]): string {
-  const how = exit === null ? state : `${exit.reason} ${exit.signal ?? exit.code ?? ""}`.trimEnd();
+  const how = exit === null ? state : `${exit.reason} ${statusText(exit) ?? ""}`.trimEnd();
   const head = `${runId} ${new Date(createdAt).toISOString()}, ${how}`;
   return `${paletteFor(1).bold(head)}\n$ ${sanitizeLine(command)}\n`;
 }

@@ -125,9 +125,9 @@ export class Background implements AsyncDisposable {
 
   /** Updates a task from the state of its work. */
   refreshTask(taskId: string): Promise<void> {
-    const looking = this.#refreshTask(taskId);
-    this.#refreshing.add(looking);
-    return looking.finally(() => this.#refreshing.delete(looking));
+    const refreshing = this.#refreshTask(taskId);
+    this.#refreshing.add(refreshing);
+    return refreshing.finally(() => this.#refreshing.delete(refreshing));
   }
 
   /** All changes of tasks pass through here. */
@@ -152,11 +152,11 @@ export class Background implements AsyncDisposable {
       tasks: this,
       workStatusOf: async (task) => {
         const { taskId, runId } = task;
-        const look = () => workStatusOf(this.#deps, task);
+        const readStatus = () => workStatusOf(this.#deps, task);
         const backing = await this.#guarded<WorkStatus>(
           runId,
           `the work of task ${taskId}`,
-          look,
+          readStatus,
           UNKNOWN_STATUS,
         );
         if (apply && backing.state === "alive") this.follow(task);
@@ -255,11 +255,11 @@ export class Background implements AsyncDisposable {
   async #guarded<Found>(
     runId: string | null,
     what: string,
-    look: () => Promise<Found>,
+    read: () => Promise<Found>,
     otherwise: Found,
   ): Promise<Found> {
     try {
-      return await look();
+      return await read();
     } catch (cause) {
       if (cause instanceof StoreAway || cause instanceof SupervisorClosed) throw cause;
       const message = `the state of ${what} could not be read; retrying`;

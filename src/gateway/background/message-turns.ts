@@ -6,7 +6,7 @@ import { endedTaskOf } from "../../tasks/notification-text.js";
 import { type TaskInput, taskKeyOfTurn } from "../../tasks/tasks.js";
 import { WAKE_KIND } from "../../tasks/wake-limits.js";
 import type { Background } from "./background.js";
-import { defaultOrigin, findParentSession, routeToUser, type TargetDeps } from "./targets.js";
+import { defaultOrigin, findParentSession, routeToUser, type TargetDeps } from "./notification-targets.js";
 
 export interface MessageTurnDeps extends TargetDeps {
   readonly background: Pick<Background, "runAsTask">;

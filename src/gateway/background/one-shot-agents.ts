@@ -2,6 +2,7 @@ import { newAgentSessionId, takesNewSessionId } from "../../agents/command-line.
 import { oneShotResult, type OneShotResult } from "../../agents/one-shot-result.js";
 import type { AgentEntry } from "../../config/agents.js";
 import { defaults } from "../../defaults.js";
+import { formatExitCode } from "../../text/exit-code.js";
 import { RunExists, SessionBusy, SessionClosed, SupervisorClosed } from "../../errors.js";
 import { OPEN_RUN_STATES, type RunRecord } from "../../model/run.js";
 import { CLI_BACKEND } from "../../model/enums.js";
@@ -262,7 +263,8 @@ function describeFailure(record: RunRecord): string | null {
   const failure = failureKindOf(record);
   const { exit } = record;
   if (failure === null || exit === null) return null;
-  if (failure === "exit-code") return `it exited with code ${exit.code ?? "?"}`;
+  if (failure === "exit-code")
+    return `it exited with code ${exit.code === null ? "?" : formatExitCode(exit.code)}`;
   if (failure === "signal") return `it was ended by ${exit.signal ?? "a signal"}`;
   return exit.detail === null ? failure : `${failure} (${exit.detail})`;
 }

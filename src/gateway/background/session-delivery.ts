@@ -43,7 +43,7 @@ export class SessionDelivery {
   async deliver(target: SessionTarget, notification: Notification): Promise<DeliveryReceipt> {
     const { sessionId } = target;
     const { id } = notification;
-    // An earlier attempt has decided.
+    // An earlier attempt has already decided how the result is delivered.
     const known = await this.#findMessage(sessionId, id);
     const wakes = known === null ? await this.#mayWake(sessionId, notification) : known.deliver === "wake";
     try {

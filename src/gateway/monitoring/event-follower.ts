@@ -109,7 +109,7 @@ function emptyPageIfAway(error: unknown): EventPage<AnyEvent> {
   throw error;
 }
 
-/** How often to look for events that another gateway writes. */
+/** Poll interval for events that another gateway writes. */
 const POLL_MS = 500;
 
 /** Follows the events of tasks as they are written. */

@@ -1,5 +1,5 @@
 import { hkdfSync, randomBytes } from "node:crypto";
-import { rename, rm } from "node:fs/promises";
+import { rm } from "node:fs/promises";
 import type { ClientRequest, IncomingHttpHeaders, IncomingMessage } from "node:http";
 import { request, type RequestOptions } from "node:https";
 import type { Socket } from "node:net";
@@ -8,6 +8,7 @@ import type { ConnectionOptions } from "node:tls";
 import { defaults } from "../../defaults.js";
 import { type HoldfastError, type PeerFailure, Unauthorized } from "../../errors.js";
 import { readOwnFile, writeOwnFile } from "../../home/own-file.js";
+import { renameFile } from "../../home/rename-file.js";
 import type { GatewayRecord } from "../../model/gateway.js";
 import type { Requester } from "../../sessions/requester.js";
 import type { Sessions } from "../../sessions/sessions.js";
@@ -72,7 +73,7 @@ export class PeerDirectory {
     const draft = `${this.#path}.${process.pid}`;
     try {
       writeOwnFile(draft, JSON.stringify([...this.#known.values()]));
-      await rename(draft, this.#path);
+      await renameFile(draft, this.#path);
     } catch (error) {
       await rm(draft, { force: true });
       throw error;
@@ -172,16 +173,16 @@ export class Peer {
 function destroyWhenSilent(socket: Socket, silentMs: number, isBackpressured: () => boolean): void {
   let lastBytesRead = socket.bytesRead;
   let wasBackpressured = false;
-  const look = (): void => {
+  const check = (): void => {
     const backpressured = isBackpressured();
     if (socket.bytesRead === lastBytesRead && !backpressured && !wasBackpressured)
       socket.destroy(new Error(`no data for ${silentMs} ms`));
     lastBytesRead = socket.bytesRead;
-    // This side may have begun to read just before this look; the peer then has until the next one.
+    // If this side did not read until just before this check, the peer has time until the next check.
     wasBackpressured = backpressured;
   };
   // Reads what has arrived first: this process may have been stopped for that long.
-  const timer = setInterval(() => setImmediate(look), silentMs);
+  const timer = setInterval(() => setImmediate(check), silentMs);
   socket.once("close", () => clearInterval(timer));
 }
 

@@ -16,7 +16,7 @@ import {
   requireAcpSession,
 } from "../../queries/acp.js";
 import { agentRun } from "../../queries/agent-runs.js";
-import { NO_PAGE, pageOfQuestion } from "../../sessions/question-pages.js";
+import { NO_PAGE, pageOfQuestion } from "../../sessions/paginate-question.js";
 import { sessionIdOf } from "../../sessions/requester.js";
 import { type TaskInput, taskKeyOfTurn } from "../../tasks/tasks.js";
 import {
@@ -25,7 +25,7 @@ import {
   findParentSession,
   resolveTargets,
   waitingOptions,
-} from "../background/targets.js";
+} from "../background/notification-targets.js";
 
 export function createAcpHandlers(deps: HandlerDeps) {
   const { acp, store } = deps;
@@ -55,7 +55,7 @@ export function createAcpHandlers(deps: HandlerDeps) {
       const prompt = { ...body, ...timeLeft(body, beganAt), text };
       const starting = startPrompt(deps, session, prompt, context, earlier?.turn ?? null);
       const now = await starting.catch(async (error: unknown) => {
-        // A session that was opened for this prompt is of no use without it.
+        // The session was opened only for this prompt.
         const { actor } = context.requester;
         if (created && error instanceof BadInput) await acp.closeSession(session.sessionId, { actor });
         throw error;
@@ -100,7 +100,8 @@ export function createAcpHandlers(deps: HandlerDeps) {
 
     acpAnswer: async ({ params, body }, { requester }) => {
       const answer = await acp.answerPermission(params.id, body.verdict, requester.actor, body);
-      if (answer === null) throw new NotFound(`permission ${params.id}`);
+      if (answer === null)
+        throw new NotFound(`permission request ${params.id}; \`holdfast acp permissions\` lists all`);
       const { permission, decided } = answer;
       const question = await acp.questionOf(permission);
       return { permission: acpPermissionResponse(permission, question, await keyOf(permission)), decided };
@@ -108,7 +109,8 @@ export function createAcpHandlers(deps: HandlerDeps) {
 
     acpQuestion: async ({ params, query }) => {
       const permission = await store.getAcpPermissionRequest(params.id);
-      if (permission === null) throw new NotFound(`permission ${params.id}`);
+      if (permission === null)
+        throw new NotFound(`permission request ${params.id}; \`holdfast acp permissions\` lists all`);
       const question = await acp.questionOf(permission);
       const { parts, ...page } =
         question === null ? NO_PAGE : await pageOfQuestion(question, query.page, query.reveal === true);
@@ -228,9 +230,9 @@ async function waitForTurnEnd(
   turn: AcpTurn,
   disconnected: AbortSignal,
 ): Promise<AcpTurn> {
-  const look = async (): Promise<AcpTurn | null> => {
+  const readEndedTurn = async (): Promise<AcpTurn | null> => {
     const now = await store.getAcpTurn(turn.turnId);
     return now?.state === "ended" ? now : null;
   };
-  return (await acp.updates.waitFor(turn.sessionId, look, disconnected)) ?? turn;
+  return (await acp.updates.waitFor(turn.sessionId, readEndedTurn, disconnected)) ?? turn;
 }

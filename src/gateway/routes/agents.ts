@@ -19,7 +19,7 @@ import {
   findParentSession,
   resolveTargets,
   waitingOptions,
-} from "../background/targets.js";
+} from "../background/notification-targets.js";
 import type { HandlerDeps } from "./deps.js";
 import { assertRunIdUnused } from "./exec-as-task.js";
 import { execCommand } from "./exec.js";
@@ -34,7 +34,7 @@ export function createAgentHandlers(deps: HandlerDeps) {
   const callersPath = new CallerSearchPath();
   const known = (id: string): AgentEntry => {
     const entry = agents.all.get(id);
-    if (entry === undefined) throw new NotFound(`agent ${id}; holdfast agents list lists all`);
+    if (entry === undefined) throw new NotFound(`agent ${id}; \`holdfast agents list\` lists all`);
     return entry;
   };
   const listing = (entry: AgentEntry, path: string | undefined): Promise<AgentListing> =>

@@ -15,7 +15,8 @@ export function createChannelHandlers(
     testChannel: async ({ params: { name }, body: { address = null } }, { disconnected }) => {
       deps.assertAcceptingRuns();
       const channel = describeChannels(deps.channels).find((each) => each.name === name);
-      if (channel === undefined) throw new NotFound(`channel ${name}; holdfast notify channels lists all`);
+      if (channel === undefined)
+        throw new NotFound(`channel ${name}; \`holdfast notify channels\` lists all`);
       const notification = testNotification(name);
       const tested = { channel, notificationId: notification.id };
       try {

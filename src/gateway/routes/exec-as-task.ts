@@ -12,7 +12,7 @@ import {
   findCurrentTask,
   resolveTargets,
   waitingOptions,
-} from "../background/targets.js";
+} from "../background/notification-targets.js";
 import type { HandlerDeps } from "./deps.js";
 import { execCommand } from "./exec.js";
 

@@ -36,7 +36,8 @@ export function createAcpRuleHandlers(deps: HandlerDeps) {
         );
       const revoked = await store.revokeRememberedRule(id, requester.actor, Date.now());
       const rule = await store.getRememberedRule(id);
-      if (rule === null) throw new NotFound(`permission rule ${id}`);
+      if (rule === null)
+        throw new NotFound(`permission rule ${id}; \`holdfast acp permissions rules\` lists all`);
       return { rule: await shown(rule), revoked };
     },
   } satisfies Partial<RouteHandlers>;

@@ -13,7 +13,7 @@ import {
   channelTargetOf,
   findCurrentTask,
   resolveTargets,
-} from "../background/targets.js";
+} from "../background/notification-targets.js";
 import type { HandlerDeps } from "./deps.js";
 
 /** The agent id of a task. A session can only name its own; the operator any. */

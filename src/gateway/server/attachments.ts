@@ -226,14 +226,14 @@ function parseOffsets(url: URL): Partial<Record<StreamName, number>> {
 
 /** Closes the viewer when it may no longer see the run, for example because its session was closed. */
 function closeWhenNotVisible(viewer: WebSocket, stillSees: () => Promise<boolean>): void {
-  const look = (): void => {
+  const check = (): void => {
     stillSees().then(
       (sees) => sees || viewer.close(1008, "no longer authorized"),
       // The store does not answer, so the authorization is unknown; the viewer stays.
       () => undefined,
     );
   };
-  const timer = setInterval(look, POLL_MS);
+  const timer = setInterval(check, POLL_MS);
   viewer.once("close", () => clearInterval(timer));
 }
 

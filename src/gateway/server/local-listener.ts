@@ -10,6 +10,8 @@ import { connect, Server as NetServer } from "node:net";
 import type { LoopbackAddress } from "../../config/addresses.js";
 import { defaults } from "../../defaults.js";
 import { BadInput, ForeignOrigin, StateUnusable } from "../../errors.js";
+import { socketAddress } from "../../home/local-socket.js";
+import { writeOwnFile } from "../../home/own-file.js";
 import { requireOwnSocket } from "../../home/path-trust.js";
 import { gatewaySocketPath } from "../../home/state-directory.js";
 
@@ -36,7 +38,14 @@ export async function listenOnSocket(
   });
   let failure = "";
   const check = async (): Promise<void> => {
-    if ((await fileId(path)) === bound || (await isServedByOther(path))) return;
+    const found = await fileId(path);
+    if (found === bound) return;
+    // Another process can remove the marker of a named pipe, but not the pipe.
+    if (isPipe(path)) {
+      if (found === null) bound = await writeMarker(path).catch(() => bound);
+      return;
+    }
+    if (await isServedByOther(path)) return;
     // Closing unlinks whatever is at the path, so the new socket comes after. Not the HTTP server's own close, which
     // would end its idle connections.
     NetServer.prototype.close.call(server);
@@ -62,6 +71,8 @@ export async function listenOnSocket(
       clearInterval(timer);
       await checking;
       await closeServer(server);
+      // Node removes a socket file itself.
+      if (isPipe(path)) await removeSocket(path);
     },
   };
 }
@@ -71,13 +82,24 @@ async function bindSocket(server: Server, path: string): Promise<string> {
   await new Promise<void>((resolve, reject) => {
     server.once("error", reject);
     // A connect to a Unix socket with a full backlog fails, so the backlog is as large as the connection limit.
-    server.listen({ path, backlog: defaults.connections }, () => {
+    server.listen({ path: socketAddress(path), backlog: defaults.connections }, () => {
       server.off("error", reject);
       resolve();
     });
   });
+  if (isPipe(path)) return writeMarker(path);
   // The directory is private, too. This protects the socket if its permissions are relaxed.
   await chmod(path, 0o600);
+  return (await fileId(path)) ?? "";
+}
+
+/** Windows has named pipes, which are no files: an empty file marks that the gateway listens. */
+function isPipe(path: string): boolean {
+  return socketAddress(path) !== path;
+}
+
+async function writeMarker(path: string): Promise<string> {
+  writeOwnFile(path, "");
   return (await fileId(path)) ?? "";
 }
 

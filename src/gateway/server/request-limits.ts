@@ -146,7 +146,7 @@ export class SessionStorageQuota {
     const { id } = requester.session;
     const now = performance.now();
     for (const [each, { at }] of this.#known)
-      if (now - at > defaults.sessionStoredLookMs) this.#known.delete(each);
+      if (now - at > defaults.sessionStoredMaxAgeMs) this.#known.delete(each);
     const known = this.#known.get(id) ?? { at: now, bytes: await this.#store.storedBytesOfSession(id) };
     this.#known.set(id, known);
     if (known.bytes > defaults.sessionStoredBytes)

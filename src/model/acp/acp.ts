@@ -26,7 +26,7 @@ export const mcpServerSchema = z.union([
     url: z.url({ protocol: /^https?$/ }).max(4_096),
     headers: z.array(nameAndValue).max(64),
   }),
-  /** The agent starts it, and speaks with it over stdin and stdout. */
+  /** The agent starts it, and communicates with it over stdin and stdout. */
   z.strictObject({
     name: mcpServerName,
     command: z.string().min(1).max(4_096),
@@ -39,7 +39,7 @@ const base64 = z.base64().min(4);
 const mimeType = z.string().regex(/^[\w.+-]{1,100}\/[\w.+-]{1,100}$/, "must be a MIME type");
 const uri = z.string().min(1).max(4_096);
 
-/** A part of a prompt beside its text, as the protocol describes it. */
+/** A part of a prompt other than its text, as the protocol describes it. */
 export const promptContentSchema = z.union([
   z.strictObject({ type: z.enum(["image", "audio"]), data: base64, mimeType, uri: uri.optional() }),
   z.strictObject({
@@ -93,7 +93,7 @@ export const acpSessionSchema = z.object({
   capabilities: z.unknown(),
   /** The agent's last report about its session; null: none yet. */
   agentState: agentStateSchema.nullable(),
-  /** Settings that are made again whenever the agent is started; null: none. */
+  /** Settings that are applied again whenever the agent is started; null: none. */
   settings: storedSettingsSchema.nullable(),
   /** All of the agent's output before this offset is stored. */
   end: z.number(),
@@ -155,7 +155,7 @@ export const acpTurnSchema = z.object({
   timeoutMs: z.int().nullable(),
   /** The agent is ended after this time without output. Null: no limit. */
   noOutputTimeoutMs: z.int().nullable(),
-  /** Since when the agent is silent, if that is longer than usual. Null: it is active, or the turn does not run. */
+  /** The time of the last frame before a stall. Null: the agent is active, or the turn does not run. */
   stalledAt: z.number().nullable(),
   /** Characters at the beginning of the text that are not in `text`. */
   omittedChars: z.int(),

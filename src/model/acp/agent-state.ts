@@ -26,7 +26,7 @@ const configOptionSchema = z.object({
 export const agentStateSchema = z.object({
   /** Null: the agent reports its modes as a config option, or has none. */
   modes: choicesSchema.nullable(),
-  /** Models of agents from before config options; null: the agent reports them as a config option, or none. */
+  /** Models of agents that are older than config options; null: the agent reports them as a config option, or none. */
   models: choicesSchema.nullable(),
   options: z.array(configOptionSchema),
   /** Slash commands, which are sent at the start of a prompt. */
@@ -67,7 +67,7 @@ export const agentResumeSchema = z.strictObject({
 export const storedSettingsSchema = agentSettingsSchema.extend({
   /** Directories of the agent's session beside its working directory. */
   directories: z.array(z.string()).optional(),
-  /** The session of the agent's that the session began with. */
+  /** The stored session of the agent that this session continues. */
   resume: agentResumeSchema.optional(),
 });
 

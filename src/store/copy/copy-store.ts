@@ -1,10 +1,11 @@
-import { readdir, readFile, rm } from "node:fs/promises";
+import { readdir, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { databaseUrl } from "../../config/database-url.js";
 import { defaults } from "../../defaults.js";
 import { CopyRefused } from "../../errors.js";
 import { errorMessage } from "../../home/errno.js";
 import { isInstanceLockFree } from "../../home/instance-lock.js";
+import { machineFacts } from "../../home/machine-facts.js";
 import { localCopyDirectory } from "../local-copy/run-copy.js";
 import { type StoreLocation, storeLocationName } from "../location.js";
 import { SCHEMA_VERSION, TABLES } from "../sql/migrations.js";
@@ -205,7 +206,7 @@ async function requireNoWriters({ from, to, home }: CopyOptions): Promise<void> 
     await using reader = await openReader(location);
     if (reader === null) continue;
     writers.push(
-      ...(await findActiveWriters(reader, dead, location.kind === "sqlite" ? await readBootId() : null)),
+      ...(await findActiveWriters(reader, dead, location.kind === "sqlite" ? await readBootId(home) : null)),
     );
   }
   if (writers.length > 0)
@@ -224,6 +225,9 @@ async function openWriter(location: StoreLocation): Promise<TableWriter> {
   return (await import("./postgres.js")).openPostgresWriter(location.url);
 }
 
-async function readBootId(): Promise<string> {
-  return (await readFile("/proc/sys/kernel/random/boot_id", "utf8").catch(() => "")).trim();
+/** Empty: it cannot be read, and equals no recorded one. */
+function readBootId(home: string): Promise<string> {
+  return machineFacts()
+    .readBootId(home, false)
+    .catch(() => "");
 }

@@ -1,6 +1,7 @@
-import { open, rename, type FileHandle } from "node:fs/promises";
+import { open, type FileHandle } from "node:fs/promises";
 import { dirname } from "node:path";
 import { WRITE_FLAGS } from "../../home/own-file.js";
+import { renameFile } from "../../home/rename-file.js";
 
 interface QueuedLine {
   readonly text: string;
@@ -87,7 +88,7 @@ export class AppendLog implements AsyncDisposable {
     try {
       await file.writeFile(text);
       await file.sync();
-      await rename(draft, this.#path);
+      await renameFile(draft, this.#path);
     } catch (error) {
       await file.close();
       throw error;
@@ -105,6 +106,8 @@ export class AppendLog implements AsyncDisposable {
 
 /** Without this sync, power loss could undo the rename. */
 async function syncDirectory(path: string): Promise<void> {
+  // Windows has no sync of directories; NTFS journals the rename.
+  if (process.platform === "win32") return;
   const directory = await open(path, "r");
   try {
     await directory.sync();

@@ -1,8 +1,9 @@
-import { mkdir, open, readdir, rename, rm, stat } from "node:fs/promises";
+import { mkdir, open, readdir, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { defaults } from "../../defaults.js";
 import { errnoCode } from "../../home/errno.js";
 import { readOwnFile, WRITE_FLAGS } from "../../home/own-file.js";
+import { renameFile } from "../../home/rename-file.js";
 import type { RunRecord } from "../../model/run.js";
 import { applyRunChange, newRunRecord } from "../runs/apply-change.js";
 import type { Lease, RunFilter, RunStore } from "../runs/contract.js";
@@ -119,7 +120,7 @@ export class FileRunCopy implements RunCopy {
       } finally {
         await file.close();
       }
-      await rename(draft, this.#path(runId, ended ? ENDED_SUFFIX : OPEN_SUFFIX));
+      await renameFile(draft, this.#path(runId, ended ? ENDED_SUFFIX : OPEN_SUFFIX));
     } catch (error) {
       await rm(draft, { force: true });
       throw error;

@@ -1,8 +1,9 @@
-import { mkdir, rename } from "node:fs/promises";
+import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { defaults } from "../../defaults.js";
 import { errnoCode } from "../../home/errno.js";
 import { readOwnFile, writeOwnFile } from "../../home/own-file.js";
+import { renameFile } from "../../home/rename-file.js";
 import type { OutboxEntry } from "../../model/outbox.js";
 import type { SessionRecord } from "../../model/session.js";
 import { isTaskEnded, type TaskEvent, type TaskRecord } from "../../model/task.js";
@@ -272,7 +273,7 @@ export async function recordUnrestored(directory: string, found: readonly Unrest
   const before = (await readUnrestored(directory)).filter((each) => !found.some((one) => same(one, each)));
   const draft = `${listPath(directory)}.${process.pid}`;
   writeOwnFile(draft, JSON.stringify([...before, ...found].slice(-MAX_KEPT)));
-  await rename(draft, listPath(directory));
+  await renameFile(draft, listPath(directory));
 }
 
 function listPath(directory: string): string {

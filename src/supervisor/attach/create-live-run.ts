@@ -19,7 +19,7 @@ import { resumeReadiness } from "../run/readiness.js";
 import { runAddressOf } from "../run/recorded-identity.js";
 import { initialState, step } from "../run/state.js";
 import { Stdin } from "../run/stdin.js";
-import { RunWriteQueue } from "../run/write-queue.js";
+import { RunWriteQueue } from "../run/store-write-queue.js";
 import { onAnchorEvent } from "./anchor-events.js";
 import { detectOtherIncarnation } from "./attach.js";
 

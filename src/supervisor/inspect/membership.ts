@@ -79,7 +79,9 @@ async function membershipEvidence(
   if (cgroup !== null && live.cgroup !== null && isInsideCgroup(live.cgroup, cgroup.path)) {
     const [state] = await inspectBoundaries([cgroup]);
     if (state === "populated" || state === "empty")
-      evidence.push(`it is in the run's cgroup ${cgroup.path} (inode ${cgroup.inode})`);
+      evidence.push(
+        `it is in the run's ${cgroup.path.startsWith("/") ? "cgroup" : "job"} ${cgroup.path} (inode ${cgroup.inode})`,
+      );
   }
   const parent = live.ancestors.find((each) => isSameProcess(record.root, each));
   const anchor = live.ancestors.find((each) => isSameProcess(record.anchor, each));

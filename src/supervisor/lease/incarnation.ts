@@ -36,7 +36,7 @@ export class Incarnation {
 
   start(): void {
     if (this.#options.checkLocks === null) return;
-    this.#timer = this.#options.clock.setTimer(defaults.lockLookMs, () => {
+    this.#timer = this.#options.clock.setTimer(defaults.lockPollMs, () => {
       void this.isCurrent().then(() => {
         if (this.#timer !== null) this.start();
       });

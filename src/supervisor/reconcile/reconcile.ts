@@ -164,7 +164,7 @@ async function listFarRuns(
   const silent = await store.listRuns({ states: OPEN_RUN_STATES, silentForMs: defaults.hostLostMs });
   const far = silent.filter(({ runId }) => !known.has(runId));
   if (!always)
-    tracker.recordFarPass(new Set(far.map(({ runId }) => runId)), now + clock.jitter(defaults.silentLookMs));
+    tracker.recordFarPass(new Set(far.map(({ runId }) => runId)), now + clock.jitter(defaults.silentPollMs));
   return far;
 }
 

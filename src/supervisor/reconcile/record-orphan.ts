@@ -11,7 +11,7 @@ import { type DeadAnchorResult, killVerifiedTree, NO_CLEANUP } from "../end/with
 import { defaultPolicy } from "../check-options.js";
 import { detachRun } from "../run/lifecycle.js";
 import type { LiveRun, SupervisorContext } from "../run/live-run.js";
-import { gatedChange, type RecordedIdentity } from "../run/recorded-identity.js";
+import { boundaryOf, gatedChange, type RecordedIdentity } from "../run/recorded-identity.js";
 import { probeAnchor } from "./evidence.js";
 
 /**
@@ -129,8 +129,9 @@ async function resolveOrphan(host: AnchorHost, recorded: RecordedIdentity): Prom
   };
 }
 
-function cgroupChange({ path, inode }: CgroupRef): RunChange {
-  return { to: "weaker", tier: "cgroup", boundary: { cgroup: path, cgroupInode: inode, note: null } };
+function cgroupChange(cgroup: CgroupRef): RunChange {
+  const boundary = boundaryOf(cgroup);
+  return { to: "weaker", tier: boundary.jobId === undefined ? "cgroup" : "job", boundary };
 }
 
 /** Null: another supervisor created the record first. */

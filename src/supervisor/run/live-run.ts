@@ -24,7 +24,7 @@ import type { OutputActivity, OutputRanges } from "./output-state.js";
 import type { RecordedIdentity } from "./recorded-identity.js";
 import type { RunState } from "./state.js";
 import type { Stdin } from "./stdin.js";
-import type { RunWriteQueue, StoreCircuitBreaker } from "./write-queue.js";
+import type { RunWriteQueue, StoreCircuitBreaker } from "./store-write-queue.js";
 
 /** When an anchor last answered, and what was done about its silence. Times are on the monotonic clock. */
 export interface AnchorLiveness {

@@ -19,7 +19,7 @@ export async function awaitReady(live: LiveRun, options: ReadyOptions = {}): Pro
   // Caught here, because the run may be detached while no sleep handles the rejection.
   const over = ended.promise.catch(() => undefined);
   const early = Promise.race([over, interrupted]);
-  for (let pause: number = defaults.readyLookMs; ; pause = Math.min(pause * 1.5, defaults.readyLookMaxMs)) {
+  for (let pause: number = defaults.readyPollMs; ; pause = Math.min(pause * 1.5, defaults.readyPollMaxMs)) {
     const late = clock.now() >= until;
     if (live.service !== null && live.service.readyAt !== null)
       return { kind: "ready", service: live.service };

@@ -17,10 +17,22 @@ export interface RecordedIdentity {
   readonly anchorPath: string;
 }
 
-/** The run's cgroup with the inode that identifies it. */
+/** The run's cgroup with the inode that identifies it, or its job. */
 export function cgroupOf({ boundary }: { readonly boundary: RunBoundary | null }): CgroupRef | null {
-  if (boundary === null || boundary.cgroup === null || boundary.cgroupInode === null) return null;
-  return { path: boundary.cgroup, inode: boundary.cgroupInode };
+  if (boundary === null || boundary.cgroupInode === null) return null;
+  const path = boundary.cgroup ?? boundary.jobId ?? null;
+  return path === null ? null : { path, inode: boundary.cgroupInode };
+}
+
+/** The boundary of a run whose cgroup or job is known from elsewhere. Null: neither is. */
+export function boundaryOf(known: CgroupRef, note?: string | null): RunBoundary;
+export function boundaryOf(known: CgroupRef | null): RunBoundary | null;
+export function boundaryOf(known: CgroupRef | null, note: string | null = null): RunBoundary | null {
+  if (known === null) return null;
+  const { path, inode } = known;
+  // Paths of cgroups are absolute; the name of a job is not.
+  if (path.startsWith("/")) return { cgroup: path, cgroupInode: inode, note };
+  return { cgroup: null, cgroupInode: inode, jobId: path, note };
 }
 
 export function runAddressOf({ originInstanceId, runId }: RunRecord): RunAddress {
@@ -28,7 +40,8 @@ export function runAddressOf({ originInstanceId, runId }: RunRecord): RunAddress
 }
 
 export function toRunBoundary({ cgroup, cgroupInode, tierNote }: BoundaryFacts): RunBoundary {
-  return { cgroup, cgroupInode, note: tierNote };
+  if (cgroup === null || cgroupInode === null) return { cgroup, cgroupInode, note: tierNote };
+  return boundaryOf({ path: cgroup, inode: cgroupInode }, tierNote);
 }
 
 /** The change that records the processes of a run. The root leads its own session, hence its own process group. */

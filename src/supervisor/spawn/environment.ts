@@ -78,18 +78,39 @@ export function isInheritable(name: string): boolean {
 }
 
 /** The complete environment of a run's leader. Refuses variables that a caller must not set. */
-export function buildEnvironment(request: EnvironmentRequest): Record<string, string> {
+export function buildEnvironment(
+  request: EnvironmentRequest,
+  platform: NodeJS.Platform = process.platform,
+): Record<string, string> {
   // No prototype: a variable may be called `__proto__`.
   const env = Object.create(null) as Record<string, string>;
-  for (const [name, value] of Object.entries(request.clear ? {} : request.base))
-    if (value !== undefined && isInheritable(name)) env[name] = value;
+  for (const [name, value] of Object.entries(request.base))
+    if (value !== undefined && isInheritable(name) && (!request.clear || isIndispensable(name, platform)))
+      env[name] = value;
   checkVariables(request.set, request.allow);
-  for (const [name, value] of Object.entries(request.set)) env[name] = value;
-  env["HOLDFAST_LEASE_ID"] = request.markers.leaseId;
-  env["HOLDFAST_GATEWAY_INSTANCE_ID"] = request.markers.instanceId;
-  env["HOLDFAST_RUN_ID"] = request.markers.runId;
-  if (request.markers.sessionKey !== null) env["HOLDFAST_SESSION_KEY"] = request.markers.sessionKey;
+  const assign = (name: string, value: string): void => {
+    if (platform === "win32") removeOtherCase(env, name);
+    env[name] = value;
+  };
+  for (const [name, value] of Object.entries(request.set)) assign(name, value);
+  assign("HOLDFAST_LEASE_ID", request.markers.leaseId);
+  assign("HOLDFAST_GATEWAY_INSTANCE_ID", request.markers.instanceId);
+  assign("HOLDFAST_RUN_ID", request.markers.runId);
+  if (request.markers.sessionKey !== null) assign("HOLDFAST_SESSION_KEY", request.markers.sessionKey);
   return env;
+}
+
+/** Without these, libraries of Windows do not load. */
+const INDISPENSABLE_ON_WINDOWS: ReadonlySet<string> = new Set(["SYSTEMROOT", "SYSTEMDRIVE", "WINDIR"]);
+
+function isIndispensable(name: string, platform: NodeJS.Platform): boolean {
+  return platform === "win32" && INDISPENSABLE_ON_WINDOWS.has(name.toUpperCase());
+}
+
+/** `Path` and `PATH` are one variable on Windows. */
+function removeOtherCase(env: Record<string, string>, name: string): void {
+  const upper = name.toUpperCase();
+  for (const other of Object.keys(env)) if (other.toUpperCase() === upper) delete env[other];
 }
 
 /** Throws BadInput for a variable that a caller must not set. */

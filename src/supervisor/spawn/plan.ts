@@ -27,6 +27,13 @@ import {
 } from "../check-options.js";
 import type { SupervisorContext } from "../run/live-run.js";
 import { buildEnvironment } from "./environment.js";
+import {
+  type LaunchCommand,
+  resolveShellWords,
+  resolveWindowsCommand,
+  type WindowsContext,
+  windowsShellWords,
+} from "./windows-command.js";
 
 /** The shell of a `ptyCommand` without one. */
 const DEFAULT_SHELL = "/bin/sh";
@@ -94,6 +101,7 @@ function argvOf(input: unknown): readonly string[] {
   if (typeof ptyCommand !== "string") throw badShape("ptyCommand is not a string");
   if (shell !== undefined && typeof shell !== "string") throw badShape("shell is not a string");
   if (ptyCommand.trim() === "") throw new BadInput("command", "the ptyCommand is empty; nothing would run");
+  if (process.platform === "win32") return windowsShellWords(shell, ptyCommand);
   return [shell ?? DEFAULT_SHELL, "-c", ptyCommand];
 }
 
@@ -125,6 +133,7 @@ export interface SpawnPlan {
 
 export function planSpawn(context: SupervisorContext, input: CommandInput, options: SpawnOptions): SpawnPlan {
   const { argv, io } = checkCommand(input);
+  const isShell = "ptyCommand" in input;
   const cwd = resolveCwd(options.cwd);
   const command = displayCommand(argv);
   const kind = checkOneOf("kind", options.kind ?? "task", ["task", "service"]);
@@ -200,7 +209,7 @@ export function planSpawn(context: SupervisorContext, input: CommandInput, optio
       return {
         runId,
         epoch: FIRST_EPOCH,
-        argv,
+        ...toLaunchCommand(argv, isShell, { env, cwd }),
         env,
         cwd,
         umask: mask,
@@ -216,6 +225,12 @@ export function planSpawn(context: SupervisorContext, input: CommandInput, optio
       };
     },
   };
+}
+
+/** What the anchor starts: the command itself, except on Windows. */
+function toLaunchCommand(argv: readonly string[], isShell: boolean, context: WindowsContext): LaunchCommand {
+  if (process.platform !== "win32") return { argv, verbatim: false };
+  return isShell ? resolveShellWords(argv, context) : resolveWindowsCommand(argv, context);
 }
 
 function checkRunId(runId: string): string {

@@ -17,7 +17,7 @@ import { listMembers } from "../inspect/membership.js";
 import type { CancelOptions } from "../check-options.js";
 import { requestStop, toStopRequest } from "../run/lifecycle.js";
 import type { LiveRun, SupervisorContext } from "../run/live-run.js";
-import { cgroupOf, type RecordedIdentity, runAddressOf } from "../run/recorded-identity.js";
+import { boundaryOf, cgroupOf, type RecordedIdentity, runAddressOf } from "../run/recorded-identity.js";
 import {
   continueAndStop,
   type StopDependencies,
@@ -156,7 +156,7 @@ async function recordedIdentityOf(
     machine: { hostId, bootId, pidNamespace, timeNamespace },
     anchor: known?.anchor ?? null,
     root: known?.root ?? null,
-    boundary: cgroup === null ? null : { cgroup: cgroup.path, cgroupInode: cgroup.inode, note: null },
+    boundary: boundaryOf(cgroup),
     graceMs,
     anchorPath: record?.anchorPath ?? host.anchorPath,
   };

@@ -9,7 +9,6 @@ import { removeAgentTmpdir } from "../../../src/acp/agent/agent-run.js";
 import type { SessionUpdate } from "../../../src/acp/wire/message.js";
 import { AcpFixture, misbehavingAgent, shellAgent } from "../../support/agents/acp-fixture.js";
 import { openAgentRunFixture } from "../../support/agents/agent-run-fixture.js";
-import { waitFor } from "../../support/wait-for.js";
 
 const NOBODY = 65_534;
 const MEGABYTE = 1024 * 1024;
@@ -41,11 +40,10 @@ test("without a rule a request is denied, and the process of a cancelled turn se
   const agent = await openAgentRunFixture(exampleAgent);
   await agent.open();
   const pid = agent.agentRun.run.rootPid;
-  const cancelled = agent.prompt();
-  const first = agent.beginTurn();
-  await waitFor("the turn has begun", () => first.tools.length > 0);
-  await agent.cancel();
-  expect(await cancelled).toBe("cancelled");
+  agent.beginTurn();
+  agent.beforeAnswer = () => agent.cancel();
+  expect(await agent.prompt()).toBe("cancelled");
+  agent.beforeAnswer = async () => {};
   const turn = agent.beginTurn();
   expect(await agent.prompt()).toBe("end_turn");
   expect(turn.text.text).toContain("I'll skip the configuration update");

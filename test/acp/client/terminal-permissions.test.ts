@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { expect, test, vi } from "vitest";
 import type { PermissionRule } from "../../../src/model/acp/permission-rule.js";
 import type { ExecRule } from "../../../src/model/exec-rule.js";
-import { questionLines } from "../../../src/sessions/question-pages.js";
+import { questionLines } from "../../../src/sessions/paginate-question.js";
 import { AcpFixture } from "../../support/agents/acp-fixture.js";
 import {
   ALLOW_ALL_RULES,

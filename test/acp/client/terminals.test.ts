@@ -136,7 +136,7 @@ test("output is the newest within the limit and starts with a whole character", 
 
 test("processes that a turn leaves in a terminal are reported and ended on request", async () => {
   const { fixture, session } = await openTerminalAgent();
-  await runSteps(fixture, session, [CREATE, shell("sleep 3117")]);
+  await runSteps(fixture, session, [CREATE, { command: "sleep", args: ["3117"] }]);
   const [first] = await fixture.store.listAcpTurns({ sessionId: session });
   const audit = await fixture.waitFor(
     session,

@@ -47,6 +47,7 @@ test("a file in the common shape is read, with variables of the caller", () => {
       other: true,
     },
     { DIR: "/srv", KEY: "k" },
+    "servers.json",
   );
   expect(servers).toEqual([
     { name: "files", command: "files", args: ["/srv"], env: [{ name: "KEY", value: "k" }] },
@@ -61,14 +62,14 @@ test("a file in the common shape is read, with variables of the caller", () => {
 });
 
 test.each([
-  [{}, "mcpServers"],
+  [{}, "servers.json has no object mcpServers"],
   [{ mcpServers: { a: {} } }, "either command or url"],
   [{ mcpServers: { a: { command: "x", url: "https://x" } } }, "either command or url"],
-  [{ mcpServers: { a: { command: "x", args: [1] } } }, "mcpServers.a.args.0"],
+  [{ mcpServers: { a: { command: "x", args: [1] } } }, "servers.json: mcpServers.a.args.0"],
   [{ mcpServers: { a: { command: "${NOT_SET}" } } }, "NOT_SET, which is not set"],
   [{ mcpServers: { a: { url: "ftp://x" } } }, "URL of the MCP server a"],
 ])("a wrong file is refused: %j", (content, why) => {
-  expect(() => parseMcpConfig(content, {})).toThrow(why);
+  expect(() => parseMcpConfig(content, {}, "servers.json")).toThrow(why);
 });
 
 test("a file that cannot be read is named", () => {

@@ -100,7 +100,7 @@ test("channels are listed, checked and tested as configured, and no secret is pr
   );
   expect(bell.stderr).toContain("no terminal is attached");
   expect(unknown).toMatchObject({ code: 1, stdout: "" });
-  expect(unknown.stderr).toContain("there is no channel opps; holdfast notify channels lists all");
+  expect(unknown.stderr).toContain("there is no channel opps; `holdfast notify channels` lists all");
 
   // A session may not send.
   const { token } = JSON.parse((await holdfast("sessions", "create", "--key", "k", "--json")).stdout) as {

@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import { mkdir, readFile, realpath, stat, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { systemdUnit } from "../../../src/cli/service/service.js";
+import { systemdUnit } from "../../../src/cli/service/systemd-unit.js";
 import { CliFixture } from "../../support/cli/cli-fixture.js";
 
 let cliFixture: CliFixture;

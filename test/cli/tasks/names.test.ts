@@ -77,6 +77,6 @@ test("without a gateway, the same names are found in the store", async () => {
     expect({ words, ...(await fixture.batchCli.holdfast(...words)) }).toMatchObject({ words, code: 0 });
   expect(await fixture.tasks("show", "nothing")).toMatchObject({
     code: 1,
-    stderr: expect.stringMatching(/: there is no task nothing; holdfast tasks list lists all\n$/) as string,
+    stderr: expect.stringMatching(/: there is no task nothing; `holdfast tasks list` lists all\n$/) as string,
   });
 });

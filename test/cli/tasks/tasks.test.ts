@@ -78,7 +78,7 @@ test("list prints the newest tasks first, filtered by status, runtime and sessio
   expect(await reader.holdfast("tasks")).toMatchObject({ code: 0, stdout: "" });
   expect(await fixture.tasks("--session", "nobody")).toMatchObject({
     code: 1,
-    stderr: "holdfast: there is no session nobody; holdfast sessions list --all lists all\n",
+    stderr: "holdfast: there is no session nobody; `holdfast sessions list --all` lists all\n",
   });
 });
 
@@ -136,11 +136,11 @@ test("an invalid or ambiguous argument is refused in one sentence and changes no
     [2, /'often' is invalid .* done_only, state_changes, silent/, "notify", one, "often"],
     [2, /of queued,running,.*lost/, "list", "--status", "finished"],
     [2, /of acp,subagent,exec,external/, "list", "--runtime", "shell"],
-    [1, /there is no task task_zzzz; holdfast tasks list lists all$/, "cancel", "task_zzzz"],
-    [1, /there is no task run_zzzz; holdfast tasks list lists all$/, "wait", "run_zzzz"],
+    [1, /there is no task task_zzzz; `holdfast tasks list` lists all$/, "cancel", "task_zzzz"],
+    [1, /there is no task run_zzzz; `holdfast tasks list` lists all$/, "wait", "run_zzzz"],
     [2, /"task_" is too short: .* 4 characters after task_. Nothing was done$/, "cancel", "task_"],
     [2, /"run_z" is too short: .* after run_. Nothing was done$/, "cancel", "run_z"],
-    [1, /there is no task ...; holdfast tasks list lists all$/, "show", one.slice(5, 8)],
+    [1, /there is no task ...; `holdfast tasks list` lists all$/, "show", one.slice(5, 8)],
     [1, /has no message that waits or could not be delivered$/, "retry", other],
     [1, /has no message that waits or could not be delivered$/, "dismiss", one],
   ];

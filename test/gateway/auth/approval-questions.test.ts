@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import type { GatewayClient } from "../../../src/api/client.js";
 import type { ResponseOf } from "../../../src/api/contract.js";
-import { questionLines } from "../../../src/sessions/question-pages.js";
+import { questionLines } from "../../../src/sessions/paginate-question.js";
 import { newRunId } from "../../../src/model/ids.js";
 import { gatewayForFile, errorOf, shellCommand, outputText } from "../../support/gateway/real-gateway.js";
 import { waitFor } from "../../support/wait-for.js";

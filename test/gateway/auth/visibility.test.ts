@@ -144,7 +144,7 @@ describe.each([
       ])
         expect(await errorOf(refused)).toEqual({
           code: "NOT_FOUND",
-          message: `there is no session ${child.id}; holdfast sessions list --all lists all`,
+          message: `there is no session ${child.id}; \`holdfast sessions list --all\` lists all`,
         });
     }
   });
@@ -204,7 +204,7 @@ describe("a key that is used again", () => {
     for (const id of [old.session.id, child.session.id, "child"])
       expect(await errorOf(heir.sessionHistory({ params: { id } }))).toEqual({
         code: "NOT_FOUND",
-        message: `there is no session ${id}; holdfast sessions list --all lists all`,
+        message: `there is no session ${id}; \`holdfast sessions list --all\` lists all`,
       });
     const { sessions } = await heir.listSessions({ query: { all: "1" } });
     expect(sessions.map(({ id }) => id)).toEqual([next.session.id]);

@@ -1,7 +1,7 @@
 import { DatabaseSync } from "@photostructure/sqlite";
 import { expect, test } from "vitest";
 import { acknowledgeReadMessages } from "../../../src/gateway/background/notifications.js";
-import { findCurrentTask, resolveTargets } from "../../../src/gateway/background/targets.js";
+import { findCurrentTask, resolveTargets } from "../../../src/gateway/background/notification-targets.js";
 import type { NotificationTarget } from "../../../src/model/outbox.js";
 import { SessionHistory } from "../../../src/sessions/history.js";
 import { newSession } from "../../support/store/session-samples.js";

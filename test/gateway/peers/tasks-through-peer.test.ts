@@ -272,7 +272,7 @@ describe.skipIf(whyNoPostgres !== null)(
           return run?.exit?.reason === "exit";
         });
       // A claim whose answer was lost with the primary is free again when its lease expires.
-      await allTold(here.client, defaults.deliveryLeaseMs + 2 * defaults.deliveryLookMs);
+      await allTold(here.client, defaults.deliveryLeaseMs + 2 * defaults.deliveryPollMs);
       const tasks = await cluster.database.query("select task_id, status, delivery from holdfast.tasks");
       expect(tasks.length).toBeGreaterThanOrEqual(2 * TASKS + runs.length);
       expect(tasks.filter(({ delivery }) => delivery !== "delivered")).toEqual([]);

@@ -5,7 +5,6 @@ import { CLI_OUTPUTS } from "../../../src/config/agents.js";
 import type { GatewayClient } from "../../../src/api/client.js";
 import { parseConfig } from "../../../src/config/schema.js";
 import type { ResponseOf } from "../../../src/api/contract.js";
-import { toCheckResult } from "../../../src/gateway/routes/agents.js";
 import { agentWithGivenSessionId, fakeAgentsConfig } from "../../support/agents/fake-agents.js";
 import { findProcessesOfRun } from "../../support/supervisor/real-supervisor.js";
 import { waitForRunEnd, gatewayForFile, errorOf } from "../../support/gateway/real-gateway.js";
@@ -204,52 +203,6 @@ test("an unknown agent, and one without a one-shot command, are refused", async 
   expect(await errorOf(fixture.client.checkAgent({ params: { id: "nobody" } }))).toMatchObject({
     code: "NOT_FOUND",
   });
-});
-
-test("list shows the paths of the commands and executes nothing; check runs them, with a deadline", async () => {
-  const before = (await fixture.client.listRuns({ query: { all: "1", limit: 1_000 } })).runs.length;
-  const { agents } = await fixture.client.listAgents({ query: { path: "/nowhere" } });
-  expect(agents.find(({ id }) => id === "codex")).toMatchObject({
-    from: "config",
-    acp: null,
-    cli: { executable: expect.stringContaining("node") as string, output: "codex", resumes: true },
-  });
-  expect(agents.find(({ id }) => id === "claude")).toMatchObject({
-    from: "built-in",
-    acp: { executable: null },
-    cli: { executable: null },
-    install: expect.any(String) as string,
-  });
-  expect(JSON.stringify(agents)).not.toContain("sk-of-the-entry");
-  const all = await fixture.client.listRuns({ query: { all: "1", limit: 1_000 } });
-  expect(all.runs).toHaveLength(before);
-  const { checks } = await fixture.client.checkAgent({ params: { id: "codex" } });
-  expect(checks).toMatchObject([{ forms: ["cli"], version: "1.2.3", failure: null }]);
-  const checked = await fixture.client.getRun({ params: { runId: checks[0]?.runId ?? "" } });
-  expect(checked).toMatchObject({ deadlines: { overallMs: 20_000 }, emptiness: "proven" });
-  const claude = await fixture.client.checkAgent({
-    params: { id: "claude" },
-    body: { environment: { PATH: "/nowhere" } },
-  });
-  expect(claude.checks.map(({ forms, failure }) => [forms, failure])).toEqual([
-    [["acp"], "not-found"],
-    [["cli"], "not-found"],
-  ]);
-});
-
-test("a program that prints its version and does not end fails the check", () => {
-  const piece = {
-    stream: "stdout",
-    offset: 0,
-    nextOffset: 6,
-    text: "1.2.3\n",
-    skipped: 0,
-    lost: 0,
-    ended: false,
-  } as const;
-  const ended = { running: false, failure: null, output: [piece] };
-  expect(toCheckResult(ended)).toEqual({ version: "1.2.3", failure: null });
-  expect(toCheckResult({ ...ended, running: true })).toEqual({ version: null, failure: "overall-timeout" });
 });
 
 describe("for a session", () => {

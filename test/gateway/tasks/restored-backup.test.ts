@@ -74,7 +74,7 @@ class Receiver implements AsyncDisposable {
 /** Each message that fails, or was in doubt, is repeated soon. */
 const HURRIED = cliWithDefaults({
   deliveryRetryMs: 500,
-  deliveryLookMs: 500,
+  deliveryPollMs: 500,
   reconcileMs: 2_000,
   outboxDoubtMs: 4_000,
 });

@@ -13,7 +13,7 @@ afterAll(() => void Object.assign(defaultAcpLimits, { stallMs: defaultStallMs })
 
 const { stage: fixture, place, userHeard, shown, ended, told } = taskGateway();
 
-test("a silent turn is shown as stalled and its user is told; it ends nothing, and the turn completes", async () => {
+test("a silent turn is shown as stalled and its user is notified; the stall ends nothing, and the turn completes", async () => {
   const go = join(place, "go");
   const { session, turn } = await fixture.client.acpSpawn({
     body: {
@@ -31,7 +31,7 @@ test("a silent turn is shown as stalled and its user is told; it ends nothing, a
   expect(turns).toMatchObject([{ turnId: id, state: "running", stalledAt: expect.any(Number) }]);
   const { task, events } = await shown(id);
   expect(events.map(({ type }) => type)).toContain("stalled");
-  await waitFor("the user is told", () => userHeard().some(({ text }) => text.includes("no progress")));
+  await waitFor("the user is notified", () => userHeard().some(({ text }) => text.includes("no progress")));
   writeFileSync(go, "");
   expect(await ended(id)).toMatchObject({ status: "succeeded", summary: "ab", stalledAt: null });
   await told(id, "delivered");

@@ -29,7 +29,7 @@ test("an owner that could not renew during a store outage is not stalled", () =>
 
 test("silent runs of other hosts stay tracked between the rare passes everywhere", () => {
   const left = new UnreachableTracker();
-  left.recordFarPass(new Set(["run"]), defaults.silentLookMs);
+  left.recordFarPass(new Set(["run"]), defaults.silentPollMs);
   left.update(
     "everywhere",
     new Map([...decided("elsewhere"), ["near", { row: "stalled", action: "leave", why: "" }]]),
@@ -39,9 +39,9 @@ test("silent runs of other hosts stay tracked between the rare passes everywhere
   expect(left.unreachableMs("run", defaults.hostLostMs)).toBe(defaults.hostLostMs);
   expect(left.unreachableMs("near", LOOK_MS)).toBe(0);
   expect(left.isFarPassDue(LOOK_MS)).toBe(false);
-  expect(left.isFarPassDue(defaults.silentLookMs)).toBe(true);
+  expect(left.isFarPassDue(defaults.silentPollMs)).toBe(true);
   // Its owner has renewed.
-  left.recordFarPass(new Set(), 2 * defaults.silentLookMs);
-  left.update("everywhere", new Map(), defaults.silentLookMs);
+  left.recordFarPass(new Set(), 2 * defaults.silentPollMs);
+  left.update("everywhere", new Map(), defaults.silentPollMs);
   expect(left.unreachableMs("run", defaults.hostLostMs)).toBe(0);
 });

@@ -111,3 +111,19 @@ describe("a caller may not set", () => {
     expect(() => build({ set: { [name]: "run_other" }, allow: [name] })).toThrow("set by Holdfast");
   });
 });
+
+describe("on Windows", () => {
+  const onWindows = (request: Partial<EnvironmentRequest>): Record<string, string> => ({
+    ...buildEnvironment({ base: {}, set: {}, clear: false, allow: [], markers, ...request }, "win32"),
+  });
+
+  test("a variable has one value, whatever the case of its name", () => {
+    const base = { Path: "C:\\bin", holdfast_run_id: "run_0" };
+    expect(onWindows({ base, set: { PATH: "D:\\bin" } })).toEqual({ PATH: "D:\\bin", ...marks });
+  });
+
+  test("a cleared environment keeps the variables without which no library loads", () => {
+    const base = { SystemRoot: "C:\\windows", Path: "C:\\bin" };
+    expect(onWindows({ base, clear: true })).toEqual({ SystemRoot: "C:\\windows", ...marks });
+  });
+});

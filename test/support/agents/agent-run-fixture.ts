@@ -24,6 +24,8 @@ export class AgentRunFixture {
   readonly agentRun: AgentRun;
   conversation = new ReplayFilter("");
   sessionId = "";
+  /** Called before a permission request is answered. */
+  beforeAnswer: () => Promise<void> = async () => {};
 
   constructor(agentRun: AgentRun) {
     this.agentRun = agentRun;
@@ -90,6 +92,7 @@ export async function openAgentRunFixture(
   const answer = async ({ id, params }: AgentRpcRequest): Promise<void> => {
     const asked = parsePermissionRequest(params);
     if (asked === null) throw new Error("not a permission request");
+    await fixture.beforeAnswer();
     const decision = decidePermission(rules, asked, asked.options);
     if (decision.type === "answer")
       await fixture.agentRun.connection.answer(id, { result: { outcome: decision.outcome } });

@@ -133,6 +133,7 @@ export class RawLauncher {
       epoch: 1,
       key,
       args: ["/bin/sh", "-c", script],
+      verbatim: false,
       env: ["PATH=/usr/bin:/bin", `HOLDFAST_RUN_ID=${runId}`],
       cwd: "/",
       umask: null,

@@ -19,7 +19,7 @@ const numbers = {
   selfFenceMs: 4_000,
   storeBusyMs: 2_000,
   reconcileMs: 1_000,
-  silentLookMs: 1_000,
+  silentPollMs: 1_000,
   eventPollMs: 1_000,
 };
 /** Longer than the time without a heartbeat after which other hosts check the runs of a host. */

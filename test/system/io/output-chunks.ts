@@ -1,4 +1,4 @@
-import { writeFile } from "node:fs/promises";
+import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect } from "vitest";
 import type { OutputChunk, Run, Supervisor } from "../../../src/supervisor/api.js";
@@ -38,4 +38,19 @@ export function joined(chunks: readonly OutputChunk[]): Stretch {
 /** The pattern from `start` to `end`. */
 export function stretch(start: number, end: number): Stretch {
   return { start, end, hash: hash(bytePattern(end - start, start)) };
+}
+
+/** The chunks in a log. The kill may have cut the last one, which is ignored. */
+export async function chunksIn(path: string) {
+  const log = await readFile(path).catch(() => Buffer.alloc(0));
+  const chunks: { offset: number; bytes: Buffer }[] = [];
+  let at = 0;
+  while (at + 16 <= log.length) {
+    const offset = Number(log.readBigUInt64LE(at));
+    const length = Number(log.readBigUInt64LE(at + 8));
+    if (at + 16 + length > log.length) break;
+    chunks.push({ offset, bytes: log.subarray(at + 16, at + 16 + length) });
+    at += 16 + length;
+  }
+  return { chunks, whole: at };
 }

@@ -1,4 +1,4 @@
-import { readFile, truncate, writeFile } from "node:fs/promises";
+import { truncate, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
 import { expect, test } from "vitest";
@@ -16,6 +16,7 @@ import {
 } from "../../support/supervisor/real-supervisor.js";
 import { waitFor } from "../../support/wait-for.js";
 import { stdinAccepted } from "./children/stdin-accepted.mjs";
+import { chunksIn } from "./output-chunks.js";
 import { startKillableSupervisor, type SupervisorOrder } from "./killable-supervisor.js";
 
 const INSTANCE = "in_again";
@@ -46,21 +47,6 @@ async function killRepeatedly(
     await afterEach();
   }
   return runIds;
-}
-
-/** The chunks in a log. The kill may have cut the last one, which is ignored. */
-async function chunksIn(path: string) {
-  const log = await readFile(path).catch(() => Buffer.alloc(0));
-  const chunks: { offset: number; bytes: Buffer }[] = [];
-  let at = 0;
-  while (at + 16 <= log.length) {
-    const offset = Number(log.readBigUInt64LE(at));
-    const length = Number(log.readBigUInt64LE(at + 8));
-    if (at + 16 + length > log.length) break;
-    chunks.push({ offset, bytes: log.subarray(at + 16, at + 16 + length) });
-    at += 16 + length;
-  }
-  return { chunks, whole: at };
 }
 
 /** Starts one run under a supervisor that is then killed. Returns the id of the run. */

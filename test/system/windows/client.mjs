@@ -205,6 +205,7 @@ export function startContent(runId, args, change = {}) {
     epoch: 1,
     key: randomBytes(32).toString("hex"),
     args,
+    verbatim: false,
     env: [...env, `HOLDFAST_RUN_ID=${runId}`],
     cwd: tmpdir(),
     umask: null,

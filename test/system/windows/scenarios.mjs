@@ -64,12 +64,12 @@ async function complete(args, change = {}) {
 
 const scenarios = {
   async output() {
-    const { output, errors, ...end } = await complete(shell("echo hello& echo oops 1>&2& exit 7"), { verbatim: 1 });
+    const { output, errors, ...end } = await complete(shell("echo hello& echo oops 1>&2& exit 7"), { verbatim: true });
     return { ...end, output: output.toString(), errors: errors.toString() };
   },
 
   async merged() {
-    const { output, errors } = await complete(shell("echo one& echo two 1>&2& echo three"), { verbatim: 1, merge: 1 });
+    const { output, errors } = await complete(shell("echo one& echo two 1>&2& echo three"), { verbatim: true, merge: 1 });
     return { output: output.toString(), errors: errors.toString() };
   },
 
@@ -78,7 +78,7 @@ const scenarios = {
   },
 
   async statusOfShell() {
-    return complete(shell("exit 3221225477"), { verbatim: 1 }).then(({ leader, reason }) => ({ leader, reason }));
+    return complete(shell("exit 3221225477"), { verbatim: true }).then(({ leader, reason }) => ({ leader, reason }));
   },
 
   /** More than pipes hold, so that writers wait. */
@@ -120,7 +120,7 @@ const scenarios = {
 
   async environment() {
     const directory = temporary();
-    const env = ["zebra=1", "Alpha=ünï", "beta==x", "PATH=C:\\nowhere", "EMPTY="];
+    const env = ["zebra=1", "Alpha=ünï", "beta==x", "PATH=C:\\nowhere", "EMPTY=", "NODE_SKIP_PLATFORM_CHECK=1"];
     const source = "console.log(JSON.stringify([process.cwd(), ['zebra','alpha','beta','PATH','EMPTY'].map((n) => process.env[n]), Boolean(process.env.SystemRoot)]))";
     const { output } = await complete(program(source), { env, cwd: directory });
     const [cwd, values, hasRoot] = JSON.parse(output.toString());
@@ -267,7 +267,7 @@ const scenarios = {
     const launcher = await Launcher.start();
     const ends = await Promise.all(
       Array.from({ length: 12 }, async (_, n) => {
-        const link = await launcher.run(`run_${n}`, shell(`echo ${n}& exit ${n}`), { verbatim: 1 });
+        const link = await launcher.run(`run_${n}`, shell(`echo ${n}& exit ${n}`), { verbatim: true });
         const { leader } = ending(await link.receive("exited"));
         return leader.code === n && launcher.output(`run_${n}`).toString() === `${n}\r\n`;
       }),
@@ -283,7 +283,7 @@ const scenarios = {
     const silent = await Link.open(path);
     const partial = await Link.open(path);
     partial.socket.write(Buffer.from([1, 2]));
-    const link = await launcher.run("run_b", shell("exit 3"), { verbatim: 1 });
+    const link = await launcher.run("run_b", shell("exit 3"), { verbatim: true });
     const { leader } = ending(await link.receive("exited"));
     silent.close();
     partial.close();
@@ -295,7 +295,7 @@ const scenarios = {
   async launcherLeaves() {
     const launcher = await Launcher.start();
     const pid = launcher.holding.launcher.anchorPid;
-    const link = await launcher.run("run_last", shell("exit 0"), { verbatim: 1 });
+    const link = await launcher.run("run_last", shell("exit 0"), { verbatim: true });
     await link.receive("exited");
     launcher.holding.close();
     link.close();
@@ -345,7 +345,7 @@ const scenarios = {
 
   async terminal() {
     const launcher = await Launcher.start();
-    const link = await launcher.run("run_pty", shell("echo hello from a terminal>CONOUT$& exit 6"), { verbatim: 1, pty: 1 });
+    const link = await launcher.run("run_pty", shell("echo hello from a terminal>CONOUT$& exit 6"), { verbatim: true, pty: 1 });
     const end = ending(await link.receive("exited"));
     launcher.holding.close();
     return { ...end, output: launcher.output("run_pty").toString() };

@@ -60,13 +60,16 @@ function addRequestCommands(permissions: Command, setExitCode: SetExitCode): voi
       )
       .option("--always", "remember the answer as a rule, which `permissions revoke` revokes")
       .addOption(
-        new Option("--for <scope>", "remember it for this session, or for every session with its agent")
+        new Option(
+          "--for <scope>",
+          "with --always: remember the answer for this session, or for every session with its agent",
+        )
           .choices(["session", "agent"])
           .default(undefined, "session"),
       )
       .option(
         "--pattern <pattern>",
-        "remember it for all requests that match, instead of the same kind and title",
+        "with --always: remember the answer for all requests that match this pattern",
         asOptionParser(parseRulePattern),
       )
       .option(

@@ -86,11 +86,12 @@ export function readPermissionQuestion(client: GatewayClient, id: string, reveal
 
 async function operatorClient(id: string): Promise<GatewayClient> {
   assertOperator("answer permission requests of agents");
-  if (!/^prm_[0-9a-z]{12}$/.test(id)) throw new NotFound(`permission ${id.slice(0, 200)}`);
+  if (!/^prm_[0-9a-z]{12}$/.test(id))
+    throw new NotFound(`permission request ${id.slice(0, 200)}; \`holdfast acp permissions\` lists all`);
   const connection = await connectForReading();
   if (connection === null)
     throw new GatewayUnreachable(
-      "no gateway is running, so the permission request cannot be shown or answered; nothing was done",
+      "no gateway is running, so the permission request cannot be shown or answered; nothing was done. Start one with `holdfast gateway start`",
     );
   return connection.client;
 }

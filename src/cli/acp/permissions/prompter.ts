@@ -1,7 +1,7 @@
 import type { GatewayClient } from "../../../api/client.js";
 import type { RequestOf } from "../../../api/contract.js";
 import { deferred } from "../../../async/deferred.js";
-import { questionLines } from "../../../sessions/question-pages.js";
+import { questionLines } from "../../../sessions/paginate-question.js";
 import { ask, showPaged, verdictIn } from "../../print/terminal-prompt.js";
 import { readPermissionQuestion, sessionName } from "./permissions.js";
 import {
@@ -48,7 +48,7 @@ async function askPermission(
     },
   });
   if (answer === null && !left) process.stderr.write("\n");
-  return answer === null ? null : answerIn(answer, choices);
+  return answer === null ? null : parseAnswer(answer, choices);
 }
 
 /** Answers of an operator to a request, besides yes and no. */
@@ -68,8 +68,8 @@ function offeredAnswers({ options, title }: PermissionRequest): OfferedAnswers {
 
 type TerminalAnswer = Pick<RequestOf<"acpAnswer">["body"], "verdict" | "optionId" | "remember">;
 
-/** The answer in a line of the operator's. Null: later. Everything that is not understood denies. */
-export function answerIn(line: string, { options, canRemember }: OfferedAnswers): TerminalAnswer | null {
+/** Parses a line that the operator typed. Null: later. A line that is not understood denies the request. */
+export function parseAnswer(line: string, { options, canRemember }: OfferedAnswers): TerminalAnswer | null {
   const word = line.trim().toLowerCase();
   if (canRemember && (word === "a" || word === "always"))
     return { verdict: "allow", remember: { scope: "session" } };
@@ -89,7 +89,7 @@ interface PermissionPrompterOptions {
   readonly onInterrupt: () => void;
 }
 
-/** Shows what happens. While a request is open on the terminal, updates are queued. */
+/** Shows the updates of a session. While a request is open on the terminal, updates are queued. */
 export class PermissionPrompter implements Disposable {
   readonly #options: PermissionPrompterOptions;
   #current: { readonly id: string; readonly over: AbortController } | null = null;

@@ -30,7 +30,7 @@ export function leaseText({ leaseId, leaseState }: ShownSession): string | null 
 /** Sessions and runs that a notice lists by name. */
 const MAX_LISTED = 5;
 
-/** Prints what became of the descendants and runs of a closed session. `again`: the command that takes them along. */
+/** Prints what became of the descendants and runs of a closed session. `again`: the command that also ends what continues. */
 export function printClosedTree({ children, runs }: ClosedTree, tree: boolean, again: string): void {
   const closed = children.filter(({ outcome }) => outcome === "closed");
   const stopped = runs.filter(({ outcome }) => outcome === "stopped");

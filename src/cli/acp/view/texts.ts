@@ -81,7 +81,7 @@ const VERDICT_WORDS = {
   expired: "expired",
 } as const;
 
-/** A question of the agent with a form or an address, which was declined. */
+/** A question of the agent with a form or a URL, which was declined. */
 export interface Elicitation {
   readonly message: string;
   readonly url: string | null;
@@ -95,7 +95,7 @@ export function elicitationNotice({ message, url }: Elicitation): Notice {
   ];
 }
 
-/** Settings that were made, or (`refused`) why they could not be made again after a restart of the agent. */
+/** Settings that were applied, or (`refused`) why they could not be applied again after a restart of the agent. */
 export interface SettingsChange {
   readonly model?: string;
   readonly mode?: string;
@@ -103,7 +103,7 @@ export interface SettingsChange {
   readonly refused?: readonly string[];
 }
 
-/** Null: a change is only shown to a watcher. */
+/** Null: the user requested the change, so it is shown only by `acp watch`. */
 export function settingsNotice(
   { model, mode, options = {}, refused = [] }: SettingsChange,
   watching: boolean,

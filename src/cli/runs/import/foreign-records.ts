@@ -4,7 +4,7 @@ import { splitShellWords } from "../../../text/shell.js";
 
 export type ForeignTool = (typeof FOREIGN_TOOLS)[number];
 
-/** A process that another tool recorded. The record is a claim; `judgeForeign` compares it with the live process. */
+/** A process that another tool recorded. The record is a claim; `verifyRecord` compares it with the live process. */
 export interface ForeignRecord {
   /** The session that the process belongs to, in the words of the tool. */
   readonly sessionKey: string;

@@ -21,7 +21,7 @@ import {
   type Unreadable,
 } from "./foreign-records.js";
 import { recordEntries } from "./import.js";
-import { type ForeignVerdict, judgeForeign } from "./judge-foreign.js";
+import { type ForeignVerdict, verifyRecord } from "./verify-record.js";
 
 export interface ImportFromFlags {
   readonly dryRun?: true;
@@ -38,7 +38,7 @@ export async function importFrom(
   assertOperator("import processes");
   const from = resolve(directory ?? defaultDirectory(tool));
   const found = tool === "acpx" ? await readAcpx(from) : await readOpenclaw(from);
-  const verdicts = await judgeAll(found.records, ownerGone === true);
+  const verdicts = await verifyAll(found.records, ownerGone === true);
   const ids =
     dryRun === true ? new Map<number, string>() : await recordVerified(tool, found.records, verdicts);
   const results = found.records.map(({ pid, sessionKey }, at) => {
@@ -197,7 +197,7 @@ async function filesOf(directory: string, ending: string): Promise<readonly stri
 /** Linux shows start times in ticks of a hundredth of a second. */
 const TICKS_PER_SECOND = 100;
 
-async function judgeAll(
+async function verifyAll(
   records: readonly ForeignRecord[],
   ownerGone: boolean,
 ): Promise<readonly ForeignVerdict[]> {
@@ -209,7 +209,7 @@ async function judgeAll(
   const owners = await inspect(records.map(({ ownerPid, pid }) => ownerPid ?? pid));
   const bootedAt = Date.now() - uptime() * 1_000;
   return records.map((record, at) =>
-    judgeForeign(record, {
+    verifyRecord(record, {
       live: live[at] ?? null,
       owner: record.ownerPid === null ? null : (owners[at] ?? null),
       bootedAt,

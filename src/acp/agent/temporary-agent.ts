@@ -10,12 +10,12 @@ import type { AcpConnection } from "../wire/connection.js";
 import { startAgent } from "./agent-run.js";
 import { initialize } from "./open-agent-session.js";
 
-export interface BriefAgentDeps {
+export interface TemporaryAgentDeps {
   readonly supervisor: Supervisor;
   readonly limits: AcpLimits;
 }
 
-export interface BriefAgentRequest {
+export interface TemporaryAgentRequest {
   readonly command: AgentCommand;
   readonly cwd: string;
   readonly clientCapabilities: ClientCapabilities;
@@ -24,9 +24,9 @@ export interface BriefAgentRequest {
 }
 
 /** Starts and initializes an agent that belongs to no session, and ends it after the work. */
-export async function withBriefAgent<Result>(
-  { supervisor, limits }: BriefAgentDeps,
-  { command, cwd, clientCapabilities, endReason }: BriefAgentRequest,
+export async function withTemporaryAgent<Result>(
+  { supervisor, limits }: TemporaryAgentDeps,
+  { command, cwd, clientCapabilities, endReason }: TemporaryAgentRequest,
   work: (connection: AcpConnection, capabilities: InitializeResponse) => Promise<Result>,
 ): Promise<Result> {
   const { env, inherit } = command;

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach } from "vitest";
-import type { RunStore } from "../../src/store/runs/contract.js";
+import type { RunStore } from "../../../src/store/runs/contract.js";
 
 /** One empty database; each `open` is another supervisor on it. */
 export interface TestDatabase<Store extends RunStore = RunStore> extends AsyncDisposable {

@@ -4,14 +4,14 @@ import { addNotifyOptions } from "../client/notify-options.js";
 import { addDetachOption, collectPairs, type SetExitCode } from "../options/parsers.js";
 import { reportError } from "../print/stderr.js";
 import { addDisplayOptions, addPermissionOptions, answerHelp, yesOption } from "./prompt-command.js";
-import type { WithFlags } from "./with.js";
+import type { WithFlags } from "./directory-session.js";
 
 const withHelp = `
 The short form is "holdfast acp <agent>", if no command of acp has the agent's name.
-Each directory has one session with each agent, and further ones with --session. It is
-opened by the first prompt, continued by later ones, and stays until "acp close".
-Without a prompt it is opened, and its id is printed. Options of the agent and its
-permissions apply when the session is opened.
+Each directory has a default session with each agent, and others with --session. The
+first prompt opens the session, later prompts continue it, and "acp close" closes it.
+Without a prompt, the command opens the session and prints its id. Options of the agent
+and its permissions apply only when the session is opened.
 
 An agent that is not installed and that is an npm package can be fetched with npx, in
 the version of the catalogue: you are asked on a terminal, and --yes agrees elsewhere.
@@ -30,9 +30,12 @@ export function addWith(acp: Command, setExitCode: SetExitCode): void {
     .description("Open or continue this directory's session with an agent, and send it a prompt.")
     .argument("<agent>", "an agent of the catalogue that speaks ACP (holdfast agents)")
     .argument("[prompt]", "the prompt; - reads it from stdin")
-    .option("-s, --session <name>", "a further session of this directory")
-    .option("--new", "close the open session, and begin another")
-    .option("--once", "one prompt in a session of its own, which is then closed")
+    .option(
+      "-s, --session <name>",
+      "use this session of the directory instead of its default one; opens it if it does not exist",
+    )
+    .option("--new", "close the open session, and open another")
+    .option("--once", "open a session only for this prompt, and close it after the answer")
     .option("--model <model>", "the agent's model, by id or name")
     .option(
       "--option <option=value>",
@@ -45,7 +48,7 @@ export function addWith(acp: Command, setExitCode: SetExitCode): void {
   addDisplayOptions(command)
     .addHelpText("after", withHelp)
     .action(async (agent: string, prompt: string | undefined, flags: WithFlags) => {
-      const { useAgent } = await import("./with.js");
+      const { useAgent } = await import("./directory-session.js");
       setExitCode(noticeInstallHint(await useAgent(agent, prompt, flags).catch(reportError)));
     });
 }

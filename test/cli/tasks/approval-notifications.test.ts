@@ -9,7 +9,7 @@ import { tasksFixtureForFile } from "./tasks-fixture.js";
 
 const fixture = tasksFixtureForFile();
 
-test("a command of an agent that waits for approval is told to the channel of the agent's task, once", async () => {
+test("a command of an agent that waits for approval is notified once to the channel of the agent's task", async () => {
   const { gatewayFixture, client } = fixture;
   const done = join(gatewayFixture.home, "done");
   const id = await openScriptedSession(gatewayFixture, "builder", {
@@ -21,16 +21,16 @@ test("a command of an agent that waits for approval is told to the channel of th
   const { token } = await client.rotateToken({ params: { id }, body: {} });
   const agent = createClient({ socketPath: gatewaySocketPath(gatewayFixture.home), token });
   const asked = agent.exec({ body: { argv: ["echo", "deployed"] } });
-  const told = () => readFile(fixture.received, "utf8");
-  await waitFor("the user is told", async () => (await told()).includes("waits for approval"));
+  const received = () => readFile(fixture.received, "utf8");
+  await waitFor("the channel is notified", async () => (await received()).includes("waits for approval"));
   const [approval] = (await client.listApprovals()).approvals;
-  expect(await told()).toMatch(/builder waits for approval, at most 5 min: \S*echo deployed/);
-  expect(await told()).toContain(`holdfast approvals show ${approval?.id}`);
+  expect(await received()).toMatch(/builder waits for approval, at most 5 min: \S*echo deployed/);
+  expect(await received()).toContain(`holdfast approvals show ${approval?.id}`);
   await client.decideApproval({ params: { id: approval?.id ?? "" }, body: { verdict: "allow" } });
   expect(await asked).toMatchObject({ failure: null });
   await writeFile(done, "");
   await fixture.tasks("wait", "builder");
-  const messages = (await told()).split("\n").filter((line) => line.includes("waits for approval"));
+  const messages = (await received()).split("\n").filter((line) => line.includes("waits for approval"));
   expect(messages).toHaveLength(1);
   await client.acpClose({ params: { id } });
 });

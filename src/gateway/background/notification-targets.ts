@@ -86,7 +86,7 @@ export function defaultOrigin({ channels, notify }: Omit<TargetDeps, "store">): 
   return channel === undefined ? null : sameThread(channels, { chat: "direct", channel, address });
 }
 
-/** Writes one thread in one way, so that no message is sent to it twice: the configured chat has no address. */
+/** Leaves out the address of the configured chat, so that one thread has one form and gets no message twice. */
 export function sameThread(channels: ChannelEntries, origin: ChatOrigin): ChatOrigin {
   const entry = Object.hasOwn(channels, origin.channel) ? channels[origin.channel] : undefined;
   const isConfigured = entry?.kind === "telegram" && entry.chat === origin.address;

@@ -6,7 +6,7 @@ import {
   questionAboutCommand,
   type QuestionPart,
 } from "../../src/sessions/approval-question.js";
-import { pageOfQuestion } from "../../src/sessions/question-pages.js";
+import { pageOfQuestion } from "../../src/sessions/paginate-question.js";
 
 function questionAbout(argv: readonly string[]): ApprovalQuestion {
   const env = { set: {}, unset: [], unlisted: [] };

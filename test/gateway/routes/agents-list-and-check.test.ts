@@ -4,7 +4,9 @@ import { join } from "node:path";
 import { afterAll, expect, test } from "vitest";
 import { defaults } from "../../../src/defaults.js";
 import { parseConfig } from "../../../src/config/schema.js";
+import { toCheckResult } from "../../../src/gateway/routes/agents.js";
 import { CallerSearchPath } from "../../../src/queries/agents.js";
+import { fakeAgentsConfig } from "../../support/agents/fake-agents.js";
 import { gatewayForFile, errorOf } from "../../support/gateway/real-gateway.js";
 
 const work = await mkdtemp(join(tmpdir(), "hf-agents-path-"));
@@ -14,7 +16,7 @@ await chmod(join(work, "bin", "mine"), 0o755);
 afterAll(() => rm(work, { recursive: true }));
 
 const fixture = gatewayForFile({
-  config: parseConfig('[agents.mine]\ncli = { argv = ["mine"] }\n', ""),
+  config: parseConfig(`${fakeAgentsConfig}[agents.mine]\ncli = { argv = ["mine"] }\n`, ""),
 });
 
 async function listed(path: string): Promise<string | null | undefined> {
@@ -85,4 +87,50 @@ test("directories that do not answer block one lookup, and every request is answ
   await new Promise((resolve) => setImmediate(resolve));
   expect(await path.directories("/here:/away:/here")).toEqual(["/here", "/away"]);
   expect(looked.some((directory) => directory.startsWith("/never"))).toBe(false);
+});
+
+test("list shows the paths of the commands and executes nothing; check runs them, with a deadline", async () => {
+  const before = (await fixture.client.listRuns({ query: { all: "1", limit: 1_000 } })).runs.length;
+  const { agents } = await fixture.client.listAgents({ query: { path: "/nowhere" } });
+  expect(agents.find(({ id }) => id === "codex")).toMatchObject({
+    from: "config",
+    acp: null,
+    cli: { executable: expect.stringContaining("node") as string, output: "codex", resumes: true },
+  });
+  expect(agents.find(({ id }) => id === "claude")).toMatchObject({
+    from: "built-in",
+    acp: { executable: null },
+    cli: { executable: null },
+    install: expect.any(String) as string,
+  });
+  expect(JSON.stringify(agents)).not.toContain("sk-of-the-entry");
+  const all = await fixture.client.listRuns({ query: { all: "1", limit: 1_000 } });
+  expect(all.runs).toHaveLength(before);
+  const { checks } = await fixture.client.checkAgent({ params: { id: "codex" } });
+  expect(checks).toMatchObject([{ forms: ["cli"], version: "1.2.3", failure: null }]);
+  const checked = await fixture.client.getRun({ params: { runId: checks[0]?.runId ?? "" } });
+  expect(checked).toMatchObject({ deadlines: { overallMs: 20_000 }, emptiness: "proven" });
+  const claude = await fixture.client.checkAgent({
+    params: { id: "claude" },
+    body: { environment: { PATH: "/nowhere" } },
+  });
+  expect(claude.checks.map(({ forms, failure }) => [forms, failure])).toEqual([
+    [["acp"], "not-found"],
+    [["cli"], "not-found"],
+  ]);
+});
+
+test("a program that prints its version and does not end fails the check", () => {
+  const piece = {
+    stream: "stdout",
+    offset: 0,
+    nextOffset: 6,
+    text: "1.2.3\n",
+    skipped: 0,
+    lost: 0,
+    ended: false,
+  } as const;
+  const ended = { running: false, failure: null, output: [piece] };
+  expect(toCheckResult(ended)).toEqual({ version: "1.2.3", failure: null });
+  expect(toCheckResult({ ...ended, running: true })).toEqual({ version: null, failure: "overall-timeout" });
 });

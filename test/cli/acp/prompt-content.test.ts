@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { beforeAll, expect, test } from "vitest";
-import { mentionedPaths, readAttachments } from "../../../src/cli/acp/attachments.js";
+import { mentionedPaths, readPromptContent } from "../../../src/cli/acp/prompt-content.js";
 import { featureAgent } from "../../support/agents/acp-fixture.js";
 import { gatewayAndCliForFile } from "../../support/cli/batch-cli.js";
 
@@ -73,14 +73,14 @@ test("an image is refused by an agent that takes none, and a session opened for 
 
 test.each([
   [{ image: ["/no/such.png"] }, "/no/such.png cannot be read"],
-  [{ image: ["notes.txt"] }, "known format of images"],
-  [{ audio: ["a.png"] }, "known format of audio"],
+  [{ image: ["notes.txt"] }, "known image format"],
+  [{ audio: ["a.png"] }, "known audio format"],
   [{ link: ["nowhere"] }, "neither a URI nor a file"],
-])("wrong attachments are refused: %j", (flags, why) => {
-  expect(() => readAttachments("", flags)).toThrow(why);
+])("wrong content is refused: %j", (flags, why) => {
+  expect(() => readPromptContent("", flags)).toThrow(why);
 });
 
 test("empty and large files are refused", () => {
-  expect(() => readAttachments("", { file: [files.empty] })).toThrow("is empty; nothing was sent");
-  expect(() => readAttachments("", { image: [files.large] })).toThrow("at most 3145728 can be sent");
+  expect(() => readPromptContent("", { file: [files.empty] })).toThrow("is empty; nothing was sent");
+  expect(() => readPromptContent("", { image: [files.large] })).toThrow("at most 3145728 can be sent");
 });

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { createWaitingApprovals } from "../../../src/gateway/background/waiting-approvals.js";
+import { createApprovalNotifier } from "../../../src/gateway/background/approval-notifier.js";
 import type { NotificationTarget } from "../../../src/model/outbox.js";
 import type { TaskRecord } from "../../../src/model/task.js";
 import type { ApprovalView } from "../../../src/sessions/approvals.js";
@@ -19,7 +19,7 @@ function taskOf(childSessionId: string, change: Partial<TaskRecord> = {}): TaskR
 }
 
 /** The texts that were delivered for an approval of a session with these tasks. */
-async function told(tasks: readonly TaskRecord[], change: Partial<ApprovalView> = {}) {
+async function notify(tasks: readonly TaskRecord[], change: Partial<ApprovalView> = {}) {
   const session = {
     ...newSession({ id: "ses_own", key: "builder", lineage: ["ses_parent"] }),
     ...OPEN_SESSION,
@@ -28,7 +28,7 @@ async function told(tasks: readonly TaskRecord[], change: Partial<ApprovalView> 
   const problems: unknown[] = [];
   let done = (): void => undefined;
   const settled = new Promise<void>((resolve) => (done = resolve));
-  const tell = createWaitingApprovals({
+  const tell = createApprovalNotifier({
     store: {
       listTasks: async ({ childSessionId }) => {
         if (childSessionId === "ses_parent") setImmediate(done);
@@ -52,8 +52,8 @@ async function told(tasks: readonly TaskRecord[], change: Partial<ApprovalView> 
   return { texts, problems };
 }
 
-test("the channel of the session's own task is told, with the command and what to type", async () => {
-  const { texts } = await told([taskOf("ses_own"), taskOf("ses_parent", { label: "other" })], {
+test("the channel of the session's own task is notified, with the command and what to type", async () => {
+  const { texts } = await notify([taskOf("ses_own"), taskOf("ses_parent", { label: "other" })], {
     id: "apr_1",
   });
   expect(texts).toEqual([
@@ -63,20 +63,18 @@ test("the channel of the session's own task is told, with the command and what t
 
 test("a session without a channel of its own uses the task of its ancestor", async () => {
   const own = taskOf("ses_own", { targets: [{ kind: "session", sessionId: "ses_parent" }] });
-  expect((await told([own, taskOf("ses_parent", { label: "plan" })])).texts).toEqual([
+  expect((await notify([own, taskOf("ses_parent", { label: "plan" })])).texts).toEqual([
     expect.stringMatching(/^plan: builder waits/),
   ]);
 });
 
-test("a silent task is not told", async () => {
-  expect((await told([taskOf("ses_own", { policy: "silent" })])).texts).toEqual([]);
+test("a silent task is not notified", async () => {
+  expect((await notify([taskOf("ses_own", { policy: "silent" })])).texts).toEqual([]);
 });
 
 test("a channel that fails is reported, and control characters of the command are not sent", async () => {
   const broken = taskOf("ses_own", { targets: [{ kind: "channel", channel: "broken", address: null }] });
-  expect((await told([broken])).problems).toEqual([
-    expect.stringContaining("no user was told that approval"),
-  ]);
-  const { texts } = await told([taskOf("ses_own")], { command: "rm \u001b[2Jx" });
+  expect((await notify([broken])).problems).toEqual([expect.stringContaining("the message that approval")]);
+  const { texts } = await notify([taskOf("ses_own")], { command: "rm \u001b[2Jx" });
   expect(texts.join("")).not.toContain("\u001b");
 });

@@ -7,7 +7,7 @@ import {
   parseAcpxSession,
   parseOpenclawLease,
 } from "../../../../src/cli/runs/import/foreign-records.js";
-import { type ForeignEvidence, judgeForeign } from "../../../../src/cli/runs/import/judge-foreign.js";
+import { type ForeignEvidence, verifyRecord } from "../../../../src/cli/runs/import/verify-record.js";
 
 const BOOT = 1_700_000_000_000;
 const TICKS = 500_000;
@@ -91,16 +91,16 @@ const leaseArgv = [
 
 describe("a process is verified", () => {
   test("if it was started without a wrapper, and pid, start time and whole command match", () => {
-    expect(judgeForeign(session(), evidence())).toMatchObject({
+    expect(verifyRecord(session(), evidence())).toMatchObject({
       verified: true,
       facts: { pid: 4711, wrapperRoot: "/opt/agents", startTime: TICKS },
     });
     // Earlier versions of acpx recorded only the text of the command.
-    expect(judgeForeign(session({ agent_argv: undefined }), evidence())).toMatchObject({ verified: true });
+    expect(verifyRecord(session({ agent_argv: undefined }), evidence())).toMatchObject({ verified: true });
   });
 
   test("if it is a wrapper below its root with the lease in its arguments", () => {
-    expect(judgeForeign(lease(), evidence({ live: live({ argv: leaseArgv }) }))).toMatchObject({
+    expect(verifyRecord(lease(), evidence({ live: live({ argv: leaseArgv }) }))).toMatchObject({
       verified: true,
       facts: { pid: 4711, wrapperRoot: LEASE.wrapperRoot, startTime: TICKS },
     });
@@ -115,7 +115,7 @@ describe("a process is verified", () => {
       [session(), { live: elsewhere, ownerGone: true }],
       [session(), { wholeMachine: false, ownerGone: true }],
     ] as const)
-      expect(judgeForeign(record, evidence(change))).toMatchObject({ verified: true });
+      expect(verifyRecord(record, evidence(change))).toMatchObject({ verified: true });
   });
 });
 
@@ -190,7 +190,7 @@ describe("a process is left alone", () => {
       /below/,
     ],
   ])("if %s", (_, record, change, why) => {
-    const verdict = judgeForeign(record, evidence(change));
+    const verdict = verifyRecord(record, evidence(change));
     expect(verdict).toEqual({ verified: false, why: expect.stringMatching(why) as string });
   });
 });

@@ -7,34 +7,37 @@ import type { TaskStore } from "../../store/tasks/contract.js";
 import type { Deliver } from "../../tasks/delivery.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 
-export interface WaitingApprovalsDeps {
+export interface ApprovalNotifierDeps {
   readonly store: Pick<TaskStore, "listTasks">;
   readonly sessions: { get(id: string): Promise<SessionRecord | null> };
   readonly deliver: Deliver;
   readonly onProblem: (message: string, cause: unknown) => void;
 }
 
-/** Tasks of one session that are looked at. */
+/** Tasks of one session that are searched. */
 const MAX_TASKS = 20;
 /** The command in a message; the whole question is shown by `holdfast approvals show`. */
 const COMMAND_CHARS = 200;
 
 /**
  * Sends a message to the channels of the task that a session works on when a command of the session waits for approval.
- * The message is not stored: the question ends with this gateway, and nothing remains to be told afterwards.
+ * The message is not stored: the approval ends with this gateway, and needs no message afterwards.
  */
-export function createWaitingApprovals(deps: WaitingApprovalsDeps): (approval: ApprovalView) => void {
+export function createApprovalNotifier(deps: ApprovalNotifierDeps): (approval: ApprovalView) => void {
   return (approval) => {
     if (approval.decision !== null) return;
-    tellUser(deps, approval).catch((cause: unknown) =>
-      deps.onProblem(`no user was told that approval ${approval.id} waits`, cause),
+    notifyChannels(deps, approval).catch((cause: unknown) =>
+      deps.onProblem(
+        `the message that approval ${approval.id} waits was not sent; \`holdfast approvals\` lists it`,
+        cause,
+      ),
     );
   };
 }
 
-async function tellUser(deps: WaitingApprovalsDeps, approval: ApprovalView): Promise<void> {
+async function notifyChannels(deps: ApprovalNotifierDeps, approval: ApprovalView): Promise<void> {
   const session = await deps.sessions.get(approval.sessionId);
-  const task = session === null ? null : await findToldTask(deps, session);
+  const task = session === null ? null : await findTaskWithChannel(deps, session);
   if (session === null || task === null) return;
   const notification = waitingNotification(task, session, approval);
   const signal = AbortSignal.timeout(defaults.approvalMs);
@@ -43,21 +46,21 @@ async function tellUser(deps: WaitingApprovalsDeps, approval: ApprovalView): Pro
 }
 
 /** The open task of the session, or else of its nearest ancestor, that has a channel. */
-async function findToldTask(
-  { store }: WaitingApprovalsDeps,
+async function findTaskWithChannel(
+  { store }: ApprovalNotifierDeps,
   { id, lineage }: SessionRecord,
 ): Promise<TaskRecord | null> {
   for (const childSessionId of [id, ...lineage]) {
     const tasks = await store.listTasks({ childSessionId, open: true, limit: MAX_TASKS });
-    const told = tasks.find(
+    const found = tasks.find(
       ({ policy, targets }) => policy !== "silent" && targets.some(({ kind }) => kind === "channel"),
     );
-    if (told !== undefined) return told;
+    if (found !== undefined) return found;
   }
   return null;
 }
 
-/** A state message about the task. Its id is that of the question, so a repetition is recognized. */
+/** A state message about the task. Its id contains the id of the approval, so that a receiver recognizes a repetition. */
 export function waitingNotification(
   { taskId, status, label, runtime }: TaskRecord,
   { key }: Pick<SessionRecord, "key">,

@@ -33,16 +33,16 @@ const START_TOLERANCE_MS = 5_000;
  * Compares a record of another tool with the live process. Fails closed: what is not proven is left alone. A pid alone
  * proves nothing; start time and command must match, and the owner must be gone.
  */
-export function judgeForeign(record: ForeignRecord, evidence: ForeignEvidence): ForeignVerdict {
+export function verifyRecord(record: ForeignRecord, evidence: ForeignEvidence): ForeignVerdict {
   const { live } = evidence;
-  if (record.ended) return no("the tool recorded that it has ended");
-  if (live === null) return no("its process cannot be inspected");
-  if (!live.alive) return no("the process is gone");
+  if (record.ended) return notVerified("the tool recorded that it has ended");
+  if (live === null) return notVerified("its process cannot be inspected");
+  if (!live.alive) return notVerified("the process is gone");
   const why =
     foreignIdentity(record, live, evidence) ??
     commandDiffers(record.command, live) ??
     ownerMayLive(record, live, evidence);
-  if (why !== null) return no(why);
+  if (why !== null) return notVerified(why);
   const facts: ImportedFacts = {
     pid: record.pid,
     commandHash: commandHash(live.argv),
@@ -51,10 +51,10 @@ export function judgeForeign(record: ForeignRecord, evidence: ForeignEvidence): 
   };
   const seen = compareImported(facts, live);
   if (seen.kind === "matches") return { verified: true, facts, argv: live.argv };
-  return no(seen.kind === "gone" ? "the process is gone" : seen.why);
+  return notVerified(seen.kind === "gone" ? "the process is gone" : seen.why);
 }
 
-function no(why: string): ForeignVerdict {
+function notVerified(why: string): ForeignVerdict {
   return { verified: false, why };
 }
 

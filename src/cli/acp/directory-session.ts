@@ -11,7 +11,7 @@ import { promptSession } from "./prompt.js";
 import { spawnSession, type SpawnFlags } from "./spawn.js";
 
 export interface WithFlags extends Omit<SpawnFlags, "name" | "agentCommand" | "mode"> {
-  /** A further session of this directory. */
+  /** Another session of this directory than its default one. */
   readonly session?: string;
   /** Close the session of this directory, and open another. */
   readonly new?: true;
@@ -50,7 +50,7 @@ function directoryOf(given: string): string {
   try {
     return realpathSync(path);
   } catch {
-    // The gateway reports it.
+    // The gateway reports a directory that does not exist.
     return path;
   }
 }

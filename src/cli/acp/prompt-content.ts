@@ -7,7 +7,7 @@ import { defaults } from "../../defaults.js";
 import { BadInput } from "../../errors.js";
 import { errorMessage } from "../../home/errno.js";
 
-export interface AttachmentFlags {
+export interface ContentFlags {
   readonly promptFile?: string;
   readonly file?: readonly string[];
   readonly image?: readonly string[];
@@ -40,7 +40,7 @@ const MIME_TYPES: Readonly<Record<string, string>> = {
 };
 
 /** The files, images and links that are sent with a prompt. `words`: the prompt as an argument. */
-export function readAttachments(words: string, flags: AttachmentFlags): Content[] {
+export function readPromptContent(words: string, flags: ContentFlags): Content[] {
   const { file = [], image = [], audio = [], link = [] } = flags;
   return [
     ...image.map((path) => readMedia("image", path)),
@@ -69,7 +69,7 @@ function linkToFile(path: string): Content {
 function toLink(uri: string): Content {
   if (!URL.canParse(uri)) {
     if (isFile(uri)) return linkToFile(uri);
-    throw wrong("link", `${uri} is neither a URI nor a file`);
+    throw wrong("link", `${uri} is neither a URI nor a file that exists`);
   }
   return { type: "resource_link", uri, name: basename(new URL(uri).pathname) || uri };
 }
@@ -77,7 +77,7 @@ function toLink(uri: string): Content {
 function readMedia(type: "image" | "audio", path: string): Content {
   const mimeType = MIME_TYPES[extname(path).toLowerCase()];
   if (mimeType?.startsWith(`${type}/`) !== true)
-    throw wrong(type, `${path} has no ending of a known format of ${type === "image" ? "images" : "audio"}`);
+    throw wrong(type, `${path} has no file name extension of a known ${type} format`);
   return { type, mimeType, data: read(path, type).toString("base64"), uri: fileUri(path) };
 }
 
