@@ -298,6 +298,8 @@ bool os_cgroup_of(os_pid pid, char *out, size_t size);
 /* Creates the cgroup directory for all runs of one instance directory (`place`); otherwise false and a note. */
 bool os_cgroup_prepare(const char *place, char *runs, size_t size, char *note, size_t note_size);
 void os_cgroup_leave(const char *runs);
+/* True if a recorded path can be one of this system. */
+bool os_is_boundary_path(const char *path);
 /* Its word in records: "cgroup" or "job"; "subreaper" if there is none. */
 const char *os_boundary_kind(const struct boundary *boundary);
 void os_boundary_open(struct boundary *boundary, const char *runs, const char *run_id, const char *note);

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define GLOBAL "Global\\"
+#define PREFIX "Global\\holdfast-" /* visible from every session of this machine */
 #define PIDS_FIRST 1024
 
 static HANDLE messages; /* completion port of all jobs */
@@ -31,7 +31,7 @@ static bool name_job(struct boundary *boundary, const char *runs, const char *ru
   char text[PATH_SIZE], hash[33];
   int length = snprintf(text, sizeof text, "%s/%s", runs == NULL ? "" : runs, run_id);
   if (length < 0 || (size_t)length >= sizeof text || !hash_name(text, (size_t)length, hash)) return false;
-  snprintf(boundary->path, sizeof boundary->path, GLOBAL "holdfast-%s", hash);
+  snprintf(boundary->path, sizeof boundary->path, PREFIX "%s", hash);
   boundary->inode = strtoull(hash + 20, NULL, 16);
   return true;
 }
@@ -64,6 +64,8 @@ static bool create(struct boundary *boundary) {
   return own_job != NULL;
 }
 
+bool os_is_boundary_path(const char *path) { return strncmp(path, PREFIX, strlen(PREFIX)) == 0; }
+
 const char *os_boundary_kind(const struct boundary *boundary) { return boundary->path[0] != 0 ? "job" : "subreaper"; }
 
 void os_boundary_open(struct boundary *boundary, const char *runs, const char *run_id, const char *note) {
@@ -81,7 +83,7 @@ bool os_boundary_find(struct boundary *boundary, const char *runs, const char *r
 bool os_boundary_reopen(struct boundary *boundary, const char *path, uint64_t inode) {
   *boundary = (struct boundary){.cgroup = -1, .inode = inode};
   snprintf(boundary->path, sizeof boundary->path, "%s", path);
-  return strncmp(path, GLOBAL "holdfast-", strlen(GLOBAL) + 9) == 0 && open_named(boundary, JOB_OBJECT_QUERY | JOB_OBJECT_TERMINATE);
+  return os_is_boundary_path(path) && open_named(boundary, JOB_OBJECT_QUERY | JOB_OBJECT_TERMINATE);
 }
 
 void os_boundary_close(struct boundary *boundary) {
@@ -128,7 +130,7 @@ bool os_boundary_kill(const struct boundary *boundary) {
 
 bool os_boundary_holds(const struct boundary *boundary, os_pid pid) {
   BOOL inside = FALSE;
-  HANDLE job = job_of(boundary), process = job == NULL ? NULL : process_open(pid, PROCESS_QUERY_LIMITED_INFORMATION);
+  HANDLE job = job_of(boundary), process = job == NULL ? NULL : process_open(pid, PROCESS_QUERY_INFORMATION);
   if (process == NULL) return false;
   bool known = IsProcessInJob(process, job, &inside);
   CloseHandle(process);

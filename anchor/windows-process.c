@@ -8,7 +8,8 @@
 #include <string.h>
 #include <winternl.h>
 
-#define QUERY (PROCESS_QUERY_LIMITED_INFORMATION | SYNCHRONIZE)
+#define LIMITED (PROCESS_QUERY_LIMITED_INFORMATION | SYNCHRONIZE)
+#define OWN (PROCESS_QUERY_INFORMATION | PROCESS_TERMINATE | PROCESS_SUSPEND_RESUME | SYNCHRONIZE)
 #define ANCESTORS_MAX 64
 
 NTSTATUS NTAPI NtSuspendProcess(HANDLE process);
@@ -102,8 +103,8 @@ bool member_read(HANDLE process, os_pid pid, struct member *out) {
 }
 
 bool os_read_process(os_pid pid, struct member *out) {
-  HANDLE process = process_open(pid, QUERY | PROCESS_TERMINATE | PROCESS_SUSPEND_RESUME);
-  if (process == NULL && errno == EACCES) process = process_open(pid, QUERY);
+  HANDLE process = process_open(pid, OWN);
+  if (process == NULL && errno == EACCES) process = process_open(pid, LIMITED);
   if (process == NULL) return false;
   if (member_read(process, pid, out)) return true;
   int error = errno;
@@ -113,7 +114,7 @@ bool os_read_process(os_pid pid, struct member *out) {
 }
 
 bool os_identity(os_pid pid, struct identity *out) {
-  HANDLE process = process_open(pid, QUERY);
+  HANDLE process = process_open(pid, LIMITED);
   if (process == NULL) return false;
   uint64_t created = has_ended(process) ? 0 : creation_time(process);
   CloseHandle(process);

@@ -315,7 +315,10 @@ const scenarios = {
     const [seen, other, none, listener, members, state] = answers;
     link.send("stop", { reason: "manual-cancel", actor: "test", requestId: "r1", graceMs: 0 });
     await link.receive("exited");
-    const [after] = await ask(["inspect"], [`cgroup ${cgroupInode} ${cgroup}`]);
+    const after = await until(async () => {
+      const [now] = await ask(["inspect"], [`cgroup ${cgroupInode} ${cgroup}`]);
+      return now === "gone" && now;
+    }, "the job is gone");
     launcher.holding.close();
     return {
       seen: { matches: seen.matches, ppid: seen.ppid === anchorPid, argv: seen.argv, runId: seen.runId, command: seen.command },
