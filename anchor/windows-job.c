@@ -163,8 +163,12 @@ long os_boundary_members(const struct boundary *boundary, struct member *out, lo
   for (DWORD i = 0; i < list->NumberOfProcessIdsInList && count < max; i++) {
     BOOL inside = FALSE;
     if (!os_read_process((os_pid)list->ProcessIdList[i], &out[count])) continue;
-    if (IsProcessInJob(member_process(&out[count]), job, &inside) && inside) count++; /* its pid may have been reused */
-    else os_release(&out[count]);
+    if (!IsProcessInJob(member_process(&out[count]), job, &inside) || !inside) { /* its pid was reused */
+      os_release(&out[count]);
+      continue;
+    }
+    if (job == own_job) out[count].sid = out[count].pgid = leader_pid(); /* as if the leader led a session that nobody can leave */
+    count++;
   }
   free(list);
   return count;

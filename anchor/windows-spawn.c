@@ -21,6 +21,8 @@ struct ends {
   HANDLE in, out, err;
 };
 
+os_pid leader_pid(void) { return leader.pid; }
+
 static void close_handle(HANDLE handle) {
   if (handle != NULL && handle != INVALID_HANDLE_VALUE) CloseHandle(handle);
 }

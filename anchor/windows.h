@@ -115,7 +115,8 @@ bool was_killed(os_pid pid);
 /* windows-limits.c: the limits that the job is created with. */
 bool job_limits_apply(HANDLE job);
 
-/* windows-spawn.c: closes the leader's console. */
+/* windows-spawn.c: the leader of the run, 0 before there is one. Closes its console. */
+os_pid leader_pid(void);
 void console_close(void);
 
 /* windows-command.c */

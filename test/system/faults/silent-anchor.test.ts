@@ -127,6 +127,41 @@ describe.concurrent("a run whose anchor is silent", () => {
     },
   );
 
+  test.skipIf(noDebugger !== null)(
+    "gets its grace period again without a gateway, if its anchor ran in between",
+    async () => {
+      const { fixture: opened, gateway } = await open();
+      await using fixture = opened;
+      const asked = join(fixture.home, "asked");
+      const runId = await fixture.startRun({
+        argv: ["bash", "-c", `trap 'echo >>${asked}' TERM; while :; do echo; sleep 0.1; done`],
+        noOutputTimeoutMs: timeoutOfRun(),
+        graceMs: 60_000,
+      });
+      const record = await fixture.record(runId);
+      await gateway.kill();
+      const directory = join(fixture.home, "instances", record.originInstanceId, "runs", runId);
+      const silentAt = async (): Promise<unknown> =>
+        JSON.parse(await readFile(join(directory, "silent.json"), "utf8")).at;
+      const sizeOf = async (file: string): Promise<number> => (await readFile(file).catch(() => "")).length;
+      const output = join(directory, "stdout.00000000000000000000");
+      const noticed: unknown[] = [];
+      for (let times = 1; times <= 2; times++) {
+        await using held = await silenceAnchor(anchorPid(record), "debugger");
+        await waitFor("it is asked to end", async () => (await sizeOf(asked)) === times, 40_000);
+        noticed.push(await silentAt());
+        const stored = await sizeOf(output);
+        await held.release();
+        // No end is due any more. The launcher sees within two seconds that the anchor ran.
+        await waitFor("its anchor stores output", async () => (await sizeOf(output)) > stored);
+      }
+      expect(noticed[0]).not.toBe(noticed[1]);
+      expect(isDead(anchorPid(record))).toBe(false);
+      expect(await fixture.membersOf(runId)).not.toEqual([]);
+      expect(await fixture.holdfast("process", "kill", runId, "--grace", "0s")).toMatchObject({ code: 0 });
+    },
+  );
+
   test("continues when a stopped anchor is continued", async () => {
     const { fixture: opened } = await open();
     await using fixture = opened;
