@@ -109,6 +109,11 @@ void os_path_remove(const char *path);
  * EWOULDBLOCK if another has it, or another errno. */
 int os_lock_inherited(int fd);
 
+/* What follows the last separator of the path. */
+const char *os_file_name(const char *path);
+bool os_is_absolute(const char *path);
+extern const char *const os_program_suffix; /* "" or ".exe" */
+
 /* ---- memory and time ---- */
 
 /* Zeroed memory that is allocated when first touched; NULL if there is none. */

@@ -23,8 +23,6 @@ static bool read_memory(HANDLE process, const void *at, void *out, size_t size) 
 static char *parameters_of(HANDLE process) {
   PROCESS_BASIC_INFORMATION basic;
   char *parameters = NULL;
-  BOOL narrow = FALSE;
-  if (!IsWow64Process(process, &narrow)) return NULL;
   if (NtQueryInformationProcess(process, ProcessBasicInformation, &basic, sizeof basic, NULL) != 0) return NULL;
   return read_memory(process, (char *)basic.PebBaseAddress + PARAMETERS_IN_PEB, &parameters, sizeof parameters) ? parameters : NULL;
 }

@@ -10,6 +10,20 @@
 #define BUSY_TRIES 50
 #define BUSY_WAIT_MS 10
 
+const char *const os_program_suffix = ".exe";
+
+const char *os_file_name(const char *path) {
+  const char *name = path;
+  for (const char *at = path; *at != 0; at++)
+    if (*at == '/' || *at == '\\') name = at + 1;
+  return name;
+}
+
+/* With a drive, or on a server. */
+bool os_is_absolute(const char *path) {
+  return (path[0] != 0 && path[1] == ':' && (path[2] == '/' || path[2] == '\\')) || (path[0] == '\\' && path[1] == '\\');
+}
+
 /* A virus scanner or an indexer may have a new file open for a moment. */
 static bool is_passing(DWORD error) { return error == ERROR_SHARING_VIOLATION || error == ERROR_ACCESS_DENIED || error == ERROR_LOCK_VIOLATION; }
 
@@ -211,8 +225,7 @@ bool os_file_save(int dir, const char *name, const void *data, size_t size) {
   return false;
 }
 
-/* A directory is locked by opening an entry of it that no one else may open. Not used: node's supervisor locks by a pipe
- * there, and a descriptor cannot be passed on. */
+/* Node on Windows cannot pass a descriptor on. */
 int os_lock_inherited(int fd) {
   (void)fd;
   return ENOTSUP;

@@ -261,7 +261,7 @@ bool os_cgroup_of(os_pid pid, char *out, size_t size) {
 }
 
 bool os_cgroup_prepare(const char *place, char *runs, size_t size, char *note, size_t note_size) {
-  if (note_size > 0) note[0] = 0;
+  snprintf(note, note_size, "%s", detach_note());
   return (size_t)snprintf(runs, size, "%s", place) < size;
 }
 

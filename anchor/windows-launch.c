@@ -121,21 +121,3 @@ os_pid os_anchor_start(const struct os_anchor_start *start, int (*body)(const st
   CloseHandle(process);
   return -1;
 }
-
-/* ---- leaving the caller ---- */
-
-/* Everything that is inheritable goes to no child, because each gets a list of handles. */
-void os_detach(void) {}
-
-void os_release_caller(void) {
-  WCHAR root[4];
-  HANDLE null = CreateFileW(L"NUL", GENERIC_READ | GENERIC_WRITE, FILE_SHARE_READ | FILE_SHARE_WRITE, NULL, OPEN_EXISTING, 0, NULL);
-  if (GetSystemDirectoryW(NULL, 0) > 0 && GetEnvironmentVariableW(L"SystemDrive", root, 4) == 2 && wcscat(root, L"\\") != NULL) (void)SetCurrentDirectoryW(root);
-  (void)fflush(stdout);
-  static const DWORD standard[] = {STD_INPUT_HANDLE, STD_OUTPUT_HANDLE, STD_ERROR_HANDLE};
-  for (size_t i = 0; i < 3; i++) {
-    HANDLE handle = GetStdHandle(standard[i]);
-    (void)SetStdHandle(standard[i], null);
-    if (handle != NULL && handle != INVALID_HANDLE_VALUE) CloseHandle(handle);
-  }
-}

@@ -105,6 +105,9 @@ bool watch_child(HANDLE process, HANDLE *wait);
 /* Adds a child of this process, whose handle it takes over, for os_next_ended. */
 bool child_add(os_pid pid, HANDLE process);
 
+/* windows-detach.c: what a launcher could not leave; "" if nothing. */
+const char *detach_note(void);
+
 /* windows-job.c */
 HANDLE job_of(const struct boundary *boundary);
 /* True if no process is left in the job of this anchor's run. */
