@@ -130,7 +130,7 @@ export class Launcher {
     const line = await new Promise((resolve, reject) => {
       let text = "";
       child.on("error", reject);
-      child.on("exit", (code) => reject(new Error(`the launcher ended with ${code}: ${text}`)));
+      child.on("close", (code) => reject(new Error(`the launcher ended with ${code}: ${text}`)));
       child.stdout.on("data", (part) => {
         text += part;
         if (text.includes("\n")) resolve(text);

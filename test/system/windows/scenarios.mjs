@@ -1,7 +1,7 @@
 // What an anchor does on Windows. Runs in node.exe: `node scenarios.mjs NAME`; prints what it saw as one line of JSON.
 import { spawn } from "node:child_process";
 import { createHash, randomBytes } from "node:crypto";
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -12,6 +12,7 @@ const ROLES = ["leader", "detached", "breakaway", "grandchild", "consoleless", "
 const { TREE_PROGRAM: treeProgram = "", SystemRoot: systemRoot = "C:\\windows" } = process.env;
 const cmd = join(systemRoot, "system32", "cmd.exe");
 const node = process.execPath;
+const self = fileURLToPath(import.meta.url);
 
 const shell = (line) => [cmd, "/d", "/s", "/c", `"${line}"`];
 const program = (source) => [node, "-e", source];
@@ -45,6 +46,28 @@ async function treePids(directory) {
 
 async function gone(pids) {
   await until(() => ROLES.every((role) => !isAlive(pids[role])), "the tree is gone");
+}
+
+function inJob(may, state) {
+  return spawn(treeProgram, ["caller", may, `"${node}" "${self}" asGateway "${state}"`], { stdio: "ignore" });
+}
+
+/** Ends the process that `start` returns when its run is running, and takes the run over. */
+async function survive(start) {
+  const directory = temporary();
+  const state = join(directory, "state.json");
+  const gateway = start(state);
+  const known = await until(() => existsSync(state) && JSON.parse(readFileSync(state, "utf8")), "the gateway has a run", 40_000);
+  gateway.kill("SIGKILL");
+  await new Promise((resolve) => gateway.on("exit", resolve));
+  const launcher = new Launcher(known.directory, null);
+  launcher.holding = await launcher.hold();
+  const link = await launcher.attach("run_long", 2, known.key);
+  const alive = isAlive(known.rootPid);
+  writeFileSync(join(directory, "go"), "");
+  const end = ending(await link.receive("exited"));
+  launcher.holding.close();
+  return { alive, ...end, output: launcher.output("run_long").toString() };
 }
 
 function ending({ json }) {
@@ -209,20 +232,20 @@ const scenarios = {
 
   /** The gateway is another process, which is killed. */
   async gatewayDies() {
-    const directory = temporary();
-    const state = join(directory, "state.json");
-    const gateway = spawn(node, [fileURLToPath(import.meta.url), "asGateway", state], { stdio: "ignore" });
-    const known = await until(() => existsSync(state) && JSON.parse(readFileSync(state, "utf8")), "the gateway has a run", 40_000);
-    gateway.kill("SIGKILL");
-    await new Promise((resolve) => gateway.on("exit", resolve));
-    const launcher = new Launcher(known.directory, null);
-    launcher.holding = await launcher.hold();
-    const link = await launcher.attach("run_long", 2, known.key);
-    const alive = isAlive(known.rootPid);
-    writeFileSync(join(directory, "go"), "");
-    const end = ending(await link.receive("exited"));
-    launcher.holding.close();
-    return { alive, ...end, output: launcher.output("run_long").toString() };
+    return survive((state) => spawn(node, [self, "asGateway", state], { stdio: "ignore" }));
+  },
+
+  /** The gateway is in a job, which ends when the process is killed that has its handle. */
+  async callersJob() {
+    return survive((state) => inJob("leave", state));
+  },
+
+  async callersJobHolds() {
+    const state = join(temporary(), "state.json");
+    const caller = inJob("stay", state);
+    const { note } = await until(() => existsSync(state) && JSON.parse(readFileSync(state, "utf8")), "the gateway has a run", 40_000);
+    caller.kill("SIGKILL");
+    return { note };
   },
 
   async asGateway(state) {
@@ -231,9 +254,10 @@ const scenarios = {
       console.log("before"); const t = setInterval(() => { if (!fs.existsSync(go)) return; clearInterval(t); console.log("after"); process.exitCode = 5; }, 50);`;
     const link = await launcher.run("run_long", program(source), { ownerLossMs: 60_000 });
     await until(() => launcher.output("run_long").length > 0, "its first output");
-    const known = { directory: launcher.directory, key: launcher.keys.get("run_long"), rootPid: link.welcome.rootPid };
+    const { rootPid, tierNote: note } = link.welcome;
+    const known = { directory: launcher.directory, key: launcher.keys.get("run_long"), rootPid, note };
     writeFileSync(`${state}.new`, JSON.stringify(known));
-    await import("node:fs").then(({ renameSync }) => renameSync(`${state}.new`, state));
+    renameSync(`${state}.new`, state);
     await new Promise(() => setInterval(() => {}, 1000));
   },
 

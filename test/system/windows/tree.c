@@ -1,7 +1,9 @@
 /* A tree of processes that try to leave their run on Windows. Each writes its pid to DIR\ROLE and waits.
  *
  *   tree leader DIR [MS]   starts the others; with MS it exits with 9 after that time
- *   tree ROLE DIR          one of them */
+ *   tree ROLE DIR          one of them
+ *   tree caller MAY LINE   runs a command line inside a job that ends with this process; MAY: `leave` lets processes
+ *                          leave the job, `stay` does not */
 #include <windows.h>
 
 #include <stdio.h>
@@ -41,6 +43,24 @@ static void start_role(const char *role, const char *directory, DWORD flags) {
   if (!start(line, flags) && !start(line, flags & ~(DWORD)CREATE_BREAKAWAY_FROM_JOB)) ExitProcess(97);
 }
 
+/* The job's only handle is ours. */
+static int be_caller(BOOL may_leave, const char *line) {
+  JOBOBJECT_EXTENDED_LIMIT_INFORMATION limits = {0};
+  char command[4096];
+  STARTUPINFOA start = {.cb = sizeof start};
+  PROCESS_INFORMATION process;
+  HANDLE job = CreateJobObjectA(NULL, NULL);
+  limits.BasicLimitInformation.LimitFlags = JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE | (may_leave ? JOB_OBJECT_LIMIT_BREAKAWAY_OK : 0);
+  if (job == NULL || !SetInformationJobObject(job, JobObjectExtendedLimitInformation, &limits, sizeof limits)) return 95;
+  snprintf(command, sizeof command, "%s", line);
+  if (!CreateProcessA(NULL, command, NULL, NULL, FALSE, CREATE_SUSPENDED, NULL, NULL, &start, &process)) return 94;
+  if (!AssignProcessToJobObject(job, process.hProcess)) return 93;
+  ResumeThread(process.hThread);
+  WaitForSingleObject(process.hProcess, INFINITE);
+  Sleep(INFINITE);
+  return 0;
+}
+
 static BOOL WINAPI ignore(DWORD event) {
   (void)event;
   return TRUE;
@@ -50,6 +70,7 @@ int main(int argc, char **argv) {
   if (argc < 3) return 2;
   const char *role = argv[1], *directory = argv[2];
   GetModuleFileNameA(NULL, self, sizeof self);
+  if (strcmp(role, "caller") == 0) return argc > 3 ? be_caller(strcmp(directory, "leave") == 0, argv[3]) : 2;
   if (strcmp(role, "middle") == 0) { /* its child has a dead parent */
     start_role("grandchild", directory, 0);
     return 0;
