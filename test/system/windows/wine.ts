@@ -1,9 +1,9 @@
 import { spawn, spawnSync } from "node:child_process";
-import { existsSync, mkdirSync } from "node:fs";
+import { closeSync, existsSync, mkdirSync, mkdtempSync, openSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { scaled } from "../../support/wait-for.js";
+import { scaled } from "../../support/scale.js";
 
 const project = fileURLToPath(new URL("../../..", import.meta.url));
 const scenarios = fileURLToPath(new URL("scenarios.mjs", import.meta.url));
@@ -57,19 +57,21 @@ function mustRun(command: string, args: readonly string[]): void {
   if (status !== 0) throw new Error(`${command} ${args.join(" ")}: ${error?.message ?? ""}${stdout}${stderr}`);
 }
 
-/** Runs a scenario, and returns what it saw. */
+/** Runs a scenario, and returns what it saw. Its output goes to files, because node.exe under Wine cannot use sockets. */
 export async function observe(name: string): Promise<unknown> {
   const [command = "", ...words] = isWindows
     ? [process.execPath, scenarios, name]
     : [wine ?? "", windowsNode, windowsPath(scenarios), name];
-  const child = spawn(command, words, { env: environment, stdio: ["ignore", "pipe", "pipe"] });
-  let output = "";
-  let errors = "";
-  child.stdout.setEncoding("utf8").on("data", (part: string) => (output += part));
-  child.stderr.setEncoding("utf8").on("data", (part: string) => (errors += part));
+  const directory = mkdtempSync(join(tmpdir(), "hf-scenario-"));
+  const paths = [join(directory, "output"), join(directory, "errors")] as const;
+  const files = paths.map((path) => openSync(path, "w"));
+  const child = spawn(command, words, { env: environment, stdio: ["ignore", ...files] });
+  for (const file of files) closeSync(file);
   const late = setTimeout(() => child.kill("SIGKILL"), scaled(90_000));
   const code = await new Promise((resolve) => child.on("exit", resolve));
   clearTimeout(late);
+  const [output, errors] = [readFileSync(paths[0], "utf8"), readFileSync(paths[1], "utf8")];
+  rmSync(directory, { recursive: true });
   if (code !== 0) throw new Error(`scenario ${name} ended with ${String(code)}: ${errors}${output}`);
   return JSON.parse(output) as unknown;
 }
