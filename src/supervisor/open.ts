@@ -65,8 +65,7 @@ export async function openSupervisorAndStore(
       host,
       locks: lock,
       onClosed: async (left) => {
-        // Before the lock is released, so that no other supervisor finds a half-removed instance.
-        if (ephemeral && left === 0) await rm(instanceDir, { recursive: true, force: true, maxRetries: 3 });
+        if (ephemeral && left === 0) await removeOwnInstance(instanceDir, lock);
         await lock[Symbol.asyncDispose]();
       },
     });
@@ -75,10 +74,18 @@ export async function openSupervisorAndStore(
     const [lock, ...others] = opened;
     for (const each of others.reverse()) await each[Symbol.asyncDispose]();
     // Only with the lock is the directory ours.
-    if (ephemeral && lock !== undefined) await rm(instanceDir, { recursive: true, force: true });
+    if (ephemeral && lock !== undefined) await removeOwnInstance(instanceDir, lock);
     await lock?.[Symbol.asyncDispose]();
     throw error;
   }
+}
+
+async function removeOwnInstance(instanceDir: string, lock: AsyncDisposable): Promise<void> {
+  // Before the lock is released, so that no other supervisor finds a half-removed instance. Windows removes no file that
+  // is open; what a launcher that is ending still uses is removed by the next supervisor.
+  if (process.platform === "win32") await lock[Symbol.asyncDispose]();
+  const removal = rm(instanceDir, { recursive: true, force: true, maxRetries: 3 });
+  await (process.platform === "win32" ? removal.catch(() => undefined) : removal);
 }
 
 /** While `open` waits for the store, it keeps its runs alive. */

@@ -215,6 +215,8 @@ export async function removeInstance(instanceDir: string, instanceId: string): P
     // A supervisor may have started and ended before the lock was acquired.
     if (!(await isUnused(instanceDir)) || !(await removeRunCgroups(instanceDir, instanceId))) return false;
     if (!(await isRemoved(rmdir(join(instanceDir, "runs"))))) return false;
+    // Windows removes no file that is open: a supervisor that locks the instance now keeps its lock file.
+    if (process.platform === "win32") await lock[Symbol.asyncDispose]();
     for (const name of KNOWN_FILES) await unlink(join(instanceDir, name)).catch(() => {});
     return await isRemoved(rmdir(instanceDir));
   } finally {

@@ -19,7 +19,8 @@ export function openAttachSocket(
   const search = new URLSearchParams(query).toString();
   const path = `/v1/runs/${runId}/attach${search === "" ? "" : `?${search}`}`;
   const address = { socketPath: gatewaySocketPath(home), token };
-  const socket = new WebSocket(`ws+unix://${address.socketPath}:${path}`, {
+  // The agent opens the connection; the host only completes the URL.
+  const socket = new WebSocket(`ws://gateway${path}`, {
     agent: new ProvenAgent(address),
     finishRequest: (request) => sendProven(request),
     perMessageDeflate: false,

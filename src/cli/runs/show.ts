@@ -131,7 +131,7 @@ function ownershipFields(
     ["imported", record.imported === null ? null : importedText(record.imported)],
     ["lease", record.leaseId === "" ? null : record.leaseId],
     ["cgroup", boundary?.cgroup ?? null],
-    ["cgroup inode", boundary?.cgroupInode ?? null],
+    ["cgroup inode", typeof boundary?.cgroup === "string" ? boundary.cgroupInode : null],
     ["job", boundary?.jobId ?? null],
     ["leader", root === null ? null : `${identityText(root)}${identityState(live.root)}`],
     ["anchor", anchor === null ? null : `${identityText(anchor)}${identityState(live.anchor)}`],

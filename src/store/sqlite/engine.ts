@@ -9,6 +9,9 @@ import type { SqliteConnection } from "./connection.js";
 
 const syncToDisk = promisify(fdatasync);
 
+/** Windows syncs only files that are open for writing. */
+const SYNC_FLAGS = process.platform === "win32" ? "r+" : "r";
+
 /**
  * Makes commits survive power loss, off the event loop. Calls during a sync share the next one. This gives the guarantee
  * of `synchronous = full` without blocking for each commit.
@@ -49,7 +52,7 @@ export class WalSync {
 
   async #sync(): Promise<void> {
     try {
-      this.#descriptor ??= openSync(this.#path, "r");
+      this.#descriptor ??= openSync(this.#path, SYNC_FLAGS);
       await syncToDisk(this.#descriptor);
     } catch (cause) {
       const message = `${this.#path} could not be written to the disk; what was recorded last may not survive a power failure. The write will be repeated.`;

@@ -22,6 +22,11 @@ export const whyNoWindows: string | null =
       ? null
       : "`npm run windows:fetch` has not run";
 
+const anchor = resolve("build/anchor.exe");
+
+/** Null: the anchor is built for Windows. Otherwise the reason to skip. */
+export const whyNoAnchor: string | null = existsSync(anchor) ? null : "build/anchor.exe is not built";
+
 const driver = resolve("test/support/windows/driver.mjs");
 const cliMain = resolve("dist/cli/main.js");
 const systemProgram = String.raw`C:\windows\system32\hostname.exe`;
@@ -57,7 +62,8 @@ export class WindowsFixture implements AsyncDisposable {
   readonly #env: NodeJS.ProcessEnv;
   #count = 0;
 
-  constructor() {
+  /** Most tests need no anchor, only a program that can be installed as one. */
+  constructor({ withAnchor = false }: { readonly withAnchor?: boolean } = {}) {
     const prefix = join(this.path, "prefix");
     // Hard links: a prefix has hundreds of MB. Wine writes to its registry files in place if they have several links.
     const copy = `cp -al "$1" "$2" 2>/dev/null || cp -a "$1" "$2"; rm "$2"/*.reg; cp "$1"/*.reg "$2"`;
@@ -72,8 +78,7 @@ export class WindowsFixture implements AsyncDisposable {
       WINEPREFIX: prefix,
       WINEDEBUG: "-all",
       NODE_SKIP_PLATFORM_CHECK: "1",
-      // Most tests need no anchor, only a program that can be installed as one.
-      HOLDFAST_ANCHOR: systemProgram,
+      HOLDFAST_ANCHOR: withAnchor ? windowsPath(anchor) : systemProgram,
     };
   }
 
