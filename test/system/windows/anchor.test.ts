@@ -1,8 +1,15 @@
-import { beforeAll, describe, expect, test } from "vitest";
-import { observe, prepare, underWine, whyNot } from "./wine.js";
+import { join, resolve } from "node:path";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import {
+  buildWindowsProgram,
+  whyNoAnchor,
+  whyNoWindows,
+  WindowsFixture,
+  windowsPath,
+} from "../../support/windows/windows-fixture.js";
 
-const missing = whyNot();
-const title = missing === null ? "an anchor on Windows" : `an anchor on Windows (skipped: ${missing})`;
+/** The tests run under Wine, which lacks some functions of Windows. Tests of those are skipped. */
+const underWine = true;
 
 const TIER = "job+launcher+unique";
 const proven = { emptiness: "proven", tier: TIER };
@@ -10,8 +17,23 @@ const proven = { emptiness: "proven", tier: TIER };
 const nothingLeft = { left: [], bystander: true, roles: 7 };
 const killed = { leader: { signal: 9 }, killMode: "job", ...proven };
 
-describe.skipIf(missing !== null)(title, { timeout: 120_000 }, () => {
-  beforeAll(prepare, 300_000);
+describe.skipIf(whyNoWindows !== null || whyNoAnchor !== null)("an anchor on Windows", { timeout: 120_000 }, () => {
+  let windows: WindowsFixture;
+  let program: string;
+  beforeAll(() => {
+    windows = new WindowsFixture({ withAnchor: true });
+    program = join(windows.path, "tree.exe");
+    buildWindowsProgram(resolve("test/system/windows/tree.c"), program);
+  }, 120_000);
+  afterAll(() => windows[Symbol.asyncDispose]());
+
+  /** Runs a scenario of scenarios.mjs, and returns what it saw. */
+  async function observe(name: string): Promise<unknown> {
+    const argv = [windows.node, windowsPath("test/system/windows/scenarios.mjs"), name];
+    const [result] = await windows.run({ argv, env: { TREE_PROGRAM: windowsPath(program) } });
+    if (result?.code !== 0) throw new Error(`${name} ended with ${result?.code}: ${result?.stderr}${result?.stdout}`);
+    return JSON.parse(result.stdout) as unknown;
+  }
 
   describe("a command", () => {
     test("has its output, its errors and its exit code kept", async () => {
