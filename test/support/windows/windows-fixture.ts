@@ -26,7 +26,9 @@ export const whyNoWindows: string | null =
 const anchor = resolve("build/anchor-win32-x64.exe");
 
 /** Null: the anchor is built for Windows. Otherwise the reason to skip. */
-export const whyNoAnchor: string | null = existsSync(anchor) ? null : "build/anchor-win32-x64.exe is not built";
+export const whyNoAnchor: string | null = existsSync(anchor)
+  ? null
+  : "build/anchor-win32-x64.exe is not built";
 
 const driver = resolve("test/support/windows/driver.mjs");
 const cliMain = resolve("dist/cli/main.js");

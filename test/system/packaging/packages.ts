@@ -20,7 +20,14 @@ export async function packTarballs(
   arch: "x64" | "arm64",
   to: string,
 ): Promise<{ main: string; anchor: string }> {
-  await execFileAsync(process.execPath, ["scripts/pack.mjs", "--built", "--target", `linux-${arch}`, "--to", to]);
+  await execFileAsync(process.execPath, [
+    "scripts/pack.mjs",
+    "--built",
+    "--target",
+    `linux-${arch}`,
+    "--to",
+    to,
+  ]);
   const files = await readdir(to);
   const find = (pattern: RegExp): string => join(to, files.find((name) => pattern.test(name)) ?? "nothing");
   return { main: find(/^holdfast-\d.*\.tgz$/), anchor: find(/^holdfast-anchor-/) };

@@ -6,8 +6,8 @@ import { existsSync, mkdtempSync, readdirSync, readFileSync } from "node:fs";
 import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join, win32 } from "node:path";
-import { FrameDecoder } from "../../../dist/anchor/protocol/frame.js";
-import { decodeMessage, encodeMessage } from "../../../dist/anchor/protocol/message-codec.js";
+import { FrameDecoder } from "../../../../dist/anchor/protocol/frame.js";
+import { decodeMessage, encodeMessage } from "../../../../dist/anchor/protocol/message-codec.js";
 
 const RETRY_MS = 20;
 const PATIENCE_MS = 30_000;
@@ -91,7 +91,12 @@ export class Link {
         act();
       };
       const timer = setTimeout(
-        () => done(() => reject(new Error(`no ${type} within ${patienceMs} ms; received ${JSON.stringify(this.messages)}`))),
+        () =>
+          done(() =>
+            reject(
+              new Error(`no ${type} within ${patienceMs} ms; received ${JSON.stringify(this.messages)}`),
+            ),
+          ),
         patienceMs,
       );
       const look = () => {
