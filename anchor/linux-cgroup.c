@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -89,7 +90,8 @@ bool os_cgroup_prepare(const char *place, char *runs, size_t size, char *note, s
     os_cgroup_leave(runs);
     return false;
   }
-  snprintf(note, note_size, "cgroup %.150s: %s", step, strerror(errno));
+  const char *why = getenv("HOLDFAST_NO_SCOPE"); /* why the gateway has no delegated scope */
+  snprintf(note, note_size, "cgroup %.100s: %s%s%s", step, strerror(errno), why == NULL ? "" : "; no scope: ", why == NULL ? "" : why);
   if (fits) os_cgroup_leave(runs);
   return false;
 }

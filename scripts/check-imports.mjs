@@ -79,11 +79,12 @@ const loadSchemas = ["api", "config"];
 /** Files at the root of src/ that every folder may import. They import no folder but their own (errors.ts: errors/). */
 const shared = ["errors.ts", "defaults.ts"];
 
-/** Only the anchor code starts processes, except stty(1) for our own terminal, the gateway, and tools of the system. */
+/** Only the anchor code starts processes, except stty(1) for our own terminal, the gateway (with its scope), and tools of the system. */
 const startsProcesses = [
   "anchor/",
   "cli/run/stdio.ts",
   "gateway/start.ts",
+  "gateway/systemd-scope.ts",
   "home/machine-facts.ts",
   "cli/service/",
 ];

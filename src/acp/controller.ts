@@ -1,18 +1,22 @@
 import { setImmediate } from "node:timers/promises";
 import { NotFound } from "../errors.js";
 import type { AcpPermissionRequest, AcpSession, AcpTurn } from "../model/acp/acp.js";
+import type { Elicitation } from "../model/acp/elicitation.js";
 import type { AgentSettings } from "../model/acp/agent-state.js";
 import type { Survivor } from "../model/process.js";
 import { OPEN_RUN_STATES } from "../model/run.js";
-import { type ApprovalQuestion, assertAnswersQuestion } from "../sessions/approval-question.js";
+import type { ApprovalQuestion } from "../sessions/approval-question.js";
 import type { Run } from "../supervisor/api.js";
 import { ACP_BACKEND } from "../model/enums.js";
 import type { AgentCommands } from "./agent-command.js";
 import { type VerifiedProcessTree, verifyProcessTree } from "./agent/process-tree.js";
 import { AGENT_LABEL, TERMINAL_BACKEND } from "./client/terminals.js";
 import { type EnsuredSession, ensureSession, type EnsureSessionRequest } from "./ensure-session.js";
-import { assertOffersOption } from "./permissions/permission-policy.js";
-import { type RememberRequest, ruleFromAnswer } from "./permissions/remembered-rules.js";
+import {
+  type GivenVerdict,
+  type PermissionAnswer,
+  toDecideOptions,
+} from "./permissions/permission-answer.js";
 import {
   type AgentSessionSummary,
   listAgentSessions,
@@ -29,15 +33,6 @@ import type { UpdateFollower } from "./turn/update-follower.js";
 export interface ClosedSession {
   readonly session: AcpSession;
   readonly survivors: readonly Survivor[];
-}
-
-export interface PermissionAnswer {
-  /** The digest of the question that was shown. */
-  readonly digest?: string | undefined;
-  /** One of the options that the agent offers. Default: the first that answers once. */
-  readonly optionId?: string | null | undefined;
-  /** Answer later requests likewise. */
-  readonly remember?: RememberRequest | undefined;
 }
 
 export interface StartupReconciliation {
@@ -229,28 +224,31 @@ export class AcpController implements AsyncDisposable {
     return (await this.#registry.get(permission.sessionId)?.questionOf(permission)) ?? null;
   }
 
-  /**
-   * Null: there is no such request. `decided: false`: it was decided before, or its agent no longer waits.
-   */
+  /** The question to the user that waits at this gateway. Null: the request is for permission, or does not wait. */
+  elicitationOf({ id, sessionId }: AcpPermissionRequest): Elicitation | null {
+    return this.#registry.get(sessionId)?.permissionRequests?.elicitations.get(id) ?? null;
+  }
+
+  /** Null: there is no such request. `decided: false`: it was decided before, or its agent no longer waits. */
   async answerPermission(
     id: string,
-    verdict: "allow" | "deny",
+    verdict: GivenVerdict,
     actor: string,
-    { digest, optionId = null, remember }: PermissionAnswer = {},
+    answer: PermissionAnswer = {},
   ): Promise<{ readonly permission: AcpPermissionRequest; readonly decided: boolean } | null> {
     await this.#registry.startupDone.promise;
     const { store } = this.#deps;
     const asked = await store.getAcpPermissionRequest(id);
     if (asked === null) return null;
-    const question = await this.questionOf(asked);
-    if (question !== null)
-      assertAnswersQuestion(question, verdict, digest, `holdfast acp permissions show ${id}`);
-    if (optionId !== null) assertOffersOption(asked, verdict, optionId);
-    const session = await this.#registry.requireSession(asked.sessionId);
-    const made = { actor, at: this.#registry.clock.wall() };
-    const rule = remember === undefined ? null : ruleFromAnswer(asked, verdict, remember, session, made);
-    const permissionRequests = this.#registry.get(asked.sessionId)?.permissionRequests;
-    const decided = (await permissionRequests?.decide(id, verdict, actor, { optionId, rule })) ?? false;
+    const requests = this.#registry.get(asked.sessionId)?.permissionRequests ?? null;
+    if (asked.decision !== null || requests === null) return { permission: asked, decided: false };
+    const options = toDecideOptions(asked, verdict, answer, {
+      form: this.elicitationOf(asked),
+      question: await this.questionOf(asked),
+      session: await this.#registry.requireSession(asked.sessionId),
+      made: { actor, at: this.#registry.clock.wall() },
+    });
+    const decided = await requests.decide(id, verdict, actor, options);
     return { permission: (await store.getAcpPermissionRequest(id)) ?? asked, decided };
   }
 

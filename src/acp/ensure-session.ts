@@ -102,11 +102,14 @@ export async function ensureSession(
     updatedAt: at,
     closedAt: null,
   };
-  // False: a peer gateway inserted the session at the same time.
-  if (!(await store.insertAcpSession(session)))
+  const runner = await registry.createSession(row.id, async () => {
+    if (!(await store.insertAcpSession(session))) return null;
+    commands.remember(row.id, command);
+    return recordClientAccess(registry, session, request);
+  });
+  // A peer gateway inserted the session at the same time.
+  if (runner === null)
     return reuseSession(registry, row, await registry.requireSession(row.id), command, request);
-  commands.remember(row.id, command);
-  const runner = await registry.createRunner(await recordClientAccess(registry, session, request));
   try {
     await runner.ensureAgent(request.startTimeoutMs);
   } catch (error) {
@@ -134,18 +137,20 @@ async function reuseSession(
   request: EnsureSessionRequest,
 ): Promise<EnsuredSession> {
   const { rules = existing.rules, mcpServers = [], settings, resume, requester, startTimeoutMs } = request;
+  const { directories } = storedSettings(request) ?? {};
+  const taken = (why: string): SessionTaken =>
+    new SessionTaken(row.key, `${why}; \`holdfast acp close ${row.key}\` closes it`);
   if (existing.command !== displayCommand(command.argv))
-    throw new SessionTaken(row.key, `its agent is another: ${existing.command}`);
+    throw taken(`an open session has it, with another agent: ${existing.command}`);
   if (JSON.stringify(existing.rules) !== JSON.stringify(rules))
-    throw new SessionTaken(row.key, "an open session has it, with other permissions");
+    throw taken("an open session has it, with other permissions");
   const other = mcpServers.find((each) => !existing.mcpServers.some((own) => isDeepStrictEqual(own, each)));
   if (other !== undefined)
-    throw new SessionTaken(
-      row.key,
-      `the open session with this name does not have the MCP server ${other.name}`,
-    );
+    throw taken(`the open session with this name does not have the MCP server ${other.name}`);
   if (resume !== undefined && !isDeepStrictEqual(resume, existing.settings?.resume))
-    throw new SessionTaken(row.key, "the open session with this name continues another session of the agent");
+    throw taken("the open session with this name continues another session of the agent");
+  if (directories !== undefined && !isDeepStrictEqual(directories, existing.settings?.directories))
+    throw taken("an open session has it, with other directories");
   const runner = await registry.requireRunner(row.id);
   registry.commands.remember(row.id, command);
   await runner.ensureAgent(startTimeoutMs);

@@ -25,6 +25,7 @@ export interface ListAgentSessionsRequest {
   /** Only sessions of this directory; null: all. */
   readonly directory: string | null;
   readonly limit: number;
+  readonly signal?: AbortSignal | undefined;
 }
 
 /** Pages that are requested at most: an agent may answer with empty pages for ever. */
@@ -33,10 +34,10 @@ const MAX_PAGES = 100;
 /** Starts the agent, asks it for the sessions that it has stored, and ends it. */
 export async function listAgentSessions(
   deps: TemporaryAgentDeps,
-  { agent, command, cwd, directory, limit }: ListAgentSessionsRequest,
+  { agent, command, cwd, directory, limit, signal }: ListAgentSessionsRequest,
 ): Promise<readonly AgentSessionSummary[]> {
   const clientCapabilities = toClientCapabilities(NO_CLIENT_ACCESS);
-  const request = { command, cwd, clientCapabilities, endReason: "acp: its sessions are listed" };
+  const request = { command, cwd, clientCapabilities, endReason: "acp: its sessions are listed", signal };
   return withTemporaryAgent(deps, request, async (connection, capabilities) => {
     if (!isSupported(capabilities.agentCapabilities?.sessionCapabilities?.list))
       throw new BadInput(

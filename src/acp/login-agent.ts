@@ -12,6 +12,7 @@ export interface LoginRequest {
   readonly cwd: string;
   /** The id of a login method; null: the only one. */
   readonly method: string | null;
+  readonly signal?: AbortSignal | undefined;
 }
 
 /** A command that the caller runs in its terminal; exit status 0 means success. */
@@ -36,10 +37,10 @@ export const LOGIN_CAPABILITIES: ClientCapabilities = {
 /** Starts the agent, logs in with one of its methods, and ends it. A terminal method is returned for the caller to run. */
 export async function loginAgent(
   deps: TemporaryAgentDeps,
-  { command, cwd, method }: LoginRequest,
+  { command, cwd, method, signal }: LoginRequest,
 ): Promise<LoginResult> {
   const clientCapabilities = LOGIN_CAPABILITIES;
-  const request = { command, cwd, clientCapabilities, endReason: "acp: its login has ended" };
+  const request = { command, cwd, clientCapabilities, endReason: "acp: its login has ended", signal };
   return withTemporaryAgent(deps, request, async (connection, capabilities) => {
     const chosen = chooseMethod(authMethodsOf(capabilities), method);
     const { id, name } = chosen;

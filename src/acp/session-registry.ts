@@ -4,7 +4,7 @@ import { type AgentEntry, recordedClientAccess } from "../config/agents.js";
 import type { ConfiguredMcpServer } from "../config/mcp.js";
 import type { ConfiguredPermissionRule } from "../config/permissions.js";
 import { AcpNotHeld, AcpSessionClosed, NotFound, SupervisorClosed } from "../errors.js";
-import type { AcpSession } from "../model/acp/acp.js";
+import type { AcpPermissionRequest, AcpSession } from "../model/acp/acp.js";
 import type { Sessions } from "../sessions/sessions.js";
 import type { AcpChange, AcpStore } from "../store/acp/contract.js";
 import type { GatewayStore } from "../store/gateways/contract.js";
@@ -37,6 +37,8 @@ export interface SessionRegistryDeps {
   readonly mcpServers?: Readonly<Record<string, ConfiguredMcpServer>>;
   readonly limits?: Partial<AcpLimits>;
   readonly onProblem: (message: string, cause: unknown) => void;
+  /** Called once for each permission request that waits for an operator. */
+  readonly onPermissionWaiting?: (permission: AcpPermissionRequest) => void;
   /** The agent completed a turn, so the messages sent with the turn are delivered. */
   readonly onDelivered?: (sessionId: string) => void;
   /** Default: starts the turn. */
@@ -144,6 +146,21 @@ export class SessionRegistry {
     return runner;
   }
 
+  /**
+   * Creates the runner of a session that `insert` stores. Requests for the session wait for it meanwhile, because they
+   * would take it for one whose agent has ended. Null: the session exists already.
+   */
+  async createSession(
+    sessionId: string,
+    insert: () => Promise<AcpSession | null>,
+  ): Promise<SessionRunner | null> {
+    const creating = insert()
+      .then((session) => (session === null ? null : this.createRunner(session)))
+      .finally(() => this.#resuming.delete(sessionId));
+    this.#resuming.set(sessionId, creating);
+    return creating;
+  }
+
   async createRunner(session: AcpSession): Promise<SessionRunner> {
     const { store, supervisor, sessions, onProblem } = this.deps;
     const { sessionId } = session;
@@ -190,6 +207,7 @@ export class SessionRegistry {
           await store.listRememberedRules({ appliesTo: { sessionId, agent: session.agent } }),
           configuredRules(this.deps.permissionRules ?? [], session.agent),
         ),
+      onPermissionWaiting: this.deps.onPermissionWaiting ?? (() => undefined),
       onProblem,
       onDetached: remove,
     });

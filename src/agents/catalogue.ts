@@ -30,7 +30,7 @@ const BUILT_IN_ENTRIES: readonly AgentEntryInput[] = [
     name: "Codex",
     acp: { argv: ["codex-acp"], npm: { package: "@agentclientprotocol/codex-acp", version: "2.6.0" } },
     verified:
-      "`npm run test:agents`, @zed-industries/codex-acp 0.16.0; one-shot command by hand, codex 0.166",
+      "`npm run test:agents`, codex-acp 2.6.0 with codex 0.166.0; one-shot command by hand, codex 0.166",
     cli: {
       argv: ["codex", "exec", "--json", "-"],
       resumeArgv: ["codex", "exec", "--json", "resume", "{sessionId}", "-"],

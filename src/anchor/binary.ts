@@ -159,7 +159,7 @@ function copyError(path: string, cause: unknown): AnchorUnusable {
 const MAX_OUTPUT_BYTES = 256 * 1024 * 1024;
 
 /** Variables that tests pass to the binary: weaker tiers, and options of the sanitizers. */
-const PASSED_VARIABLES = ["HOLDFAST_ANCHOR_WEAKEN", "ASAN_OPTIONS", "UBSAN_OPTIONS"];
+const PASSED_VARIABLES = ["HOLDFAST_ANCHOR_WEAKEN", "HOLDFAST_NO_SCOPE", "ASAN_OPTIONS", "UBSAN_OPTIONS"];
 
 /** The anchor binary needs nothing else from the environment, and cannot leak what it does not get into a run. */
 export function anchorEnvironment(env: NodeJS.ProcessEnv = process.env): NodeJS.ProcessEnv {

@@ -50,6 +50,7 @@ export function toClientCapabilities({ files, terminals }: ClientAccess): Client
     fs: { readTextFile: files !== "none", writeTextFile: files === "read-write" },
     terminal: terminals,
     session: { configOptions: { boolean: {} }, notices: {}, compaction: {} },
+    elicitation: { form: {}, url: {} },
   };
 }
 

@@ -52,6 +52,8 @@ const gateway = z.strictObject({
     )
     .optional(),
   "log-level": z.enum(["info", "warn", "silent"]).default("info"),
+  /** Start the background gateway in a delegated scope of the user's systemd manager if its own cgroup is not usable. */
+  "systemd-scope": z.boolean().default(true),
 });
 
 const peerAddress = z

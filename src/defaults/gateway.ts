@@ -71,12 +71,16 @@ export const gatewayDefaults = {
   commandsKeptMs: 7 * 24 * 3_600_000,
   /** A gateway listens within half a second of its start; this is for a loaded machine with many runs. */
   gatewayReadyMs: 30_000,
+  /** Creating a scope takes the user's systemd manager 20 ms; one that takes longer hangs, and the gateway starts without. */
+  scopeMs: 5_000,
   /** A gateway answers a health check within milliseconds, and within a second if its store is slow; one that takes longer hangs. */
   gatewayAnswerMs: 5_000,
   /** Interval at which a gateway checks its socket: a deleted one is back before a person has tried twice. */
   socketCheckMs: 2_000,
   /** A gateway creates a missing socket again within this time; only after it a gateway is considered hanging. */
   gatewayRebindMs: 5_000,
+  /** Time for launchctl or schtasks, which may have to start the service that they ask. */
+  serviceManagerMs: 30_000,
   /** Time between SIGTERM and SIGKILL for a gateway that hangs. Runs survive a killed gateway. */
   gatewaySignalGraceMs: 10_000,
   /** One request of a reading command to a gateway that answered a moment ago: a page of a long log on a loaded machine. */

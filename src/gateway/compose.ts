@@ -30,7 +30,12 @@ import { OneShotAgents } from "./background/one-shot-agents.js";
 import { SessionDelivery } from "./background/session-delivery.js";
 import { runMessageAsTask } from "./background/message-turns.js";
 import { type BackgroundServices, openBackground } from "./background/open-background.js";
-import { createApprovalNotifier } from "./background/approval-notifier.js";
+import {
+  createWaitingNotifier,
+  waitingApproval,
+  waitingPermission,
+  type WaitingQuestion,
+} from "./background/waiting-notifier.js";
 import type { ForegroundClients } from "./foreground/foreground-clients.js";
 import { EventFollower } from "./monitoring/event-follower.js";
 import { Metrics } from "./monitoring/metrics.js";
@@ -100,10 +105,13 @@ export async function composeGateway(options: ComposeOptions): Promise<GatewaySe
   const stateId = await stateIdOf(home);
   const registration = await createRegistration(store, home, machine, { instanceId, stateId, startedAt });
   // Set when the channels are open; before, no session can ask.
-  let tellOfApproval: (approval: ApprovalView) => void = () => undefined;
+  let notifyOfQuestion: (question: WaitingQuestion) => void = () => undefined;
   const approvals = await retryWhileStoreAway(async () => {
     await registration.register();
-    const onChange = (approval: ApprovalView): void => tellOfApproval(approval);
+    const onChange = (approval: ApprovalView): void => {
+      const question = waitingApproval(approval);
+      if (question !== null) notifyOfQuestion(question);
+    };
     return openApprovals({ store, gatewayInstanceId: instanceId, onChange, onProblem: report });
   }, options.storeWait);
   const sessions = new Sessions({
@@ -122,7 +130,7 @@ export async function composeGateway(options: ComposeOptions): Promise<GatewaySe
   const deliver = createDeliver(channels, history, (target, notification) =>
     waker.deliver(target, notification),
   );
-  tellOfApproval = createApprovalNotifier({ store, sessions, deliver, onProblem: report });
+  notifyOfQuestion = createWaitingNotifier({ store, sessions, deliver, onProblem: report });
   const targetDeps = { store, channels: config.channels, notify: config.notify };
   const own = agentsFromConfig(config.agents);
   const agents = { all: agentsById(own), own: new Set(own.map(({ id }) => id)) };
@@ -141,6 +149,7 @@ export async function composeGateway(options: ComposeOptions): Promise<GatewaySe
     permissionRules: config.permissions,
     mcpServers: config.mcp,
     onProblem: report,
+    onPermissionWaiting: (permission) => notifyOfQuestion(waitingPermission(permission)),
     startMessageTurn: (message, turnId, begin) =>
       runMessageAsTask(
         { background: backgroundServices.background, sessions, ...targetDeps },

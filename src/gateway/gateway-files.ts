@@ -92,10 +92,20 @@ export async function saveConfig(home: string, instanceId: string, text: string)
   await replaceFile(savedConfigPath(home, instanceId), text);
 }
 
-/** The recorded process, if it is alive. Null: none was recorded, or it is gone. */
-export async function readLiveProcess(home: string, instanceId: string): Promise<ProcessIdentity | null> {
+/** The recorded gateway process, if it is alive. Null: none was recorded, or it is gone. */
+export function readLiveProcess(home: string, instanceId: string): Promise<ProcessIdentity | null> {
+  return readLive(processFilePath(home, instanceId));
+}
+
+/** The same for the launcher of a gateway: the runs get their cgroups beside it. */
+export function readLiveLauncher(home: string, instanceId: string): Promise<ProcessIdentity | null> {
+  return readLive(join(home, "instances", instanceId, "launcher.json"));
+}
+
+async function readLive(path: string): Promise<ProcessIdentity | null> {
   try {
-    const recorded = JSON.parse(await readOwnFile(processFilePath(home, instanceId))) as ProcessIdentity;
+    const { pid, startTime, uniqueId } = JSON.parse(await readOwnFile(path)) as ProcessIdentity;
+    const recorded = { pid, startTime, uniqueId };
     const found = await inspectOne(recorded);
     return found?.alive === true && found.matches ? recorded : null;
   } catch {

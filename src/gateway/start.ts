@@ -30,6 +30,8 @@ export interface StartResult {
   readonly status: ResponseOf<"status">;
   /** False: a gateway was running, or another process started one first. */
   readonly started: boolean;
+  /** It was started in a scope that ends, with all runs, when the user logs out. */
+  readonly endsAtLogout: boolean;
 }
 
 /**
@@ -50,7 +52,7 @@ export async function startGateway(
       const started = ours?.pid === status.pid;
       // Another process started a gateway first. Ours must not take over when that one is stopped on purpose.
       if (!started) ours?.terminate();
-      return { status, started };
+      return { status, started, endsAtLogout: started && ours?.endsAtLogout === true };
     }
     const waiting = status === undefined ? await findWaitingGateway(home) : null;
     if (waiting !== null) {
@@ -62,7 +64,7 @@ export async function startGateway(
     }
     // A live gateway is waited for: it is starting, stopping, or about to create its socket again.
     if (status === undefined && ours === null && (await findLockedInstance(home)) === null)
-      ours = launchGateway(home, [main, "gateway", "run", "--quiet"], env);
+      ours = await launchGateway(home, [process.execPath, main, "gateway", "run", "--quiet"], env);
     const late = performance.now() > until;
     const ended = ours?.ended() ?? null;
     if (ended !== null || late) {
@@ -118,19 +120,42 @@ async function whyNotReady(home: string): Promise<string> {
 }
 
 interface LaunchedGateway {
+  readonly endsAtLogout: boolean;
   readonly pid: number | undefined;
   /** How the process ended. Null: it has not. */
   readonly ended: () => string | null;
-  readonly terminate: () => void;
+  readonly terminate: (signal?: NodeJS.Signals) => void;
 }
 
-function launchGateway(
+/** Starts the gateway in a scope of the user's systemd manager if it needs one; if that fails, without. */
+async function launchGateway(
   home: string,
   words: readonly string[],
   env: Readonly<Record<string, string>>,
+): Promise<LaunchedGateway> {
+  // Loaded only when needed: every command would wait for it.
+  const { awaitScope, endsAtLogout, planScope, scopeCommand } = await import("./systemd-scope.js");
+  const plan = await planScope(env);
+  if (plan.kind === "not-needed") return spawnGateway(home, words, env);
+  if (plan.kind === "none") return spawnGateway(home, words, { ...env, [NO_SCOPE]: plan.why });
+  const scoped = spawnGateway(home, scopeCommand(words), env);
+  const failure = await awaitScope(scoped);
+  if (failure === null) return { ...scoped, endsAtLogout: await endsAtLogout() };
+  scoped.terminate("SIGKILL");
+  const why = `systemd-run: ${readOwnFileSync(errorFilePath(home)).trim() || failure}`;
+  return spawnGateway(home, words, { ...env, [NO_SCOPE]: why });
+}
+
+/** For the tier note: why the gateway was started without a scope. */
+const NO_SCOPE = "HOLDFAST_NO_SCOPE";
+
+function spawnGateway(
+  home: string,
+  [command = "", ...args]: readonly string[],
+  env: Readonly<Record<string, string>>,
 ): LaunchedGateway {
   const output = openOwnFileForWriting(errorFilePath(home), "truncate");
-  const child = spawn(process.execPath, words, {
+  const child = spawn(command, args, {
     detached: true,
     windowsHide: true,
     stdio: ["ignore", "ignore", output],
@@ -142,7 +167,12 @@ function launchGateway(
   child.once("error", (error) => (ended = error.message));
   child.once("exit", (code, signal) => (ended ??= `it ended with ${signal ?? `status ${code ?? "?"}`}`));
   child.unref();
-  return { pid: child.pid, ended: () => ended, terminate: () => void child.kill() };
+  return {
+    endsAtLogout: false,
+    pid: child.pid,
+    ended: () => ended,
+    terminate: (signal) => void child.kill(signal),
+  };
 }
 
 function errorFilePath(home: string): string {

@@ -4,6 +4,7 @@ import { attachmentOf } from "../acp/turn/prompt-content.js";
 import { recordedClientAccess } from "../config/agents.js";
 import { defaults } from "../defaults.js";
 import { NotFound } from "../errors.js";
+import type { Elicitation } from "../model/acp/elicitation.js";
 import type { AcpPermissionRequest, AcpSession, AcpTurn, AcpUpdate } from "../model/acp/acp.js";
 import type { AgentState } from "../model/acp/agent-state.js";
 import type { RunRecord } from "../model/run.js";
@@ -107,6 +108,20 @@ export function acpPermissionResponse(
     question: question === null ? null : questionHead(question),
     options: rest.options.map((option) => ({ ...option, name: sanitizeText(option.name) })),
   };
+}
+
+/** Texts of an agent's: nothing in them may move a terminal's cursor. Names and values are what the agent is answered with. */
+export function acpElicitationResponse(asked: Elicitation | null): ResponseOf<"acpQuestion">["form"] {
+  if (asked === null) return null;
+  const shown = (text: string | null): string | null => (text === null ? null : sanitizeText(text));
+  const fields = asked.fields.map((field) => ({
+    ...field,
+    title: shown(field.title),
+    description: shown(field.description),
+    default: typeof field.default === "object" && field.default !== null ? [...field.default] : field.default,
+    choices: field.choices?.map(({ value, title }) => ({ value, title: shown(title) })) ?? null,
+  }));
+  return { ...asked, message: sanitizeText(asked.message), fields };
 }
 
 export type AcpQueryVerb = "acpList" | "acpShow" | "acpHistory" | "acpWatch" | "acpPermissions";

@@ -1,5 +1,7 @@
 import { defaults } from "../defaults.js";
 import type { TaskRecord } from "../model/task.js";
+import { notificationText } from "./notification-text.js";
+import type { TaskFinish } from "./transition.js";
 
 /** The kind of a task that is a turn which the end of another task caused. */
 export const WAKE_KIND = "wake";
@@ -48,4 +50,21 @@ export async function wakeDepth(
     next = task?.parentTaskId ?? null;
   }
   return depth;
+}
+
+/**
+ * The end of a turn, with the result of the task that caused it if the turn has no answer: the message about the turn is
+ * the only one that the user gets about that task. Other ends are unchanged.
+ */
+export async function withUnansweredResult(
+  store: { getTask(taskId: string): Promise<TaskRecord | null> },
+  taskId: string,
+  finish: TaskFinish,
+): Promise<TaskFinish> {
+  const { status, summary } = finish;
+  if (status === "succeeded" && summary !== null && summary.trim() !== "") return finish;
+  const turn = await store.getTask(taskId);
+  if (turn?.kind !== WAKE_KIND || turn.parentTaskId === null) return finish;
+  const cause = await store.getTask(turn.parentTaskId);
+  return cause === null ? finish : { ...finish, summary: notificationText(cause, null) };
 }

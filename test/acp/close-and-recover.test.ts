@@ -1,5 +1,5 @@
 import { existsSync } from "node:fs";
-import { writeFile } from "node:fs/promises";
+import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import type { Store } from "../../src/store/store.js";
@@ -188,17 +188,23 @@ test.skipIf(!CgroupFreezer.isAvailable)(
     const fixture = await AcpFixture.open({}, { onRunProblem: ({ message }) => problems.push(message) });
     const session = await fixture.spawn(shellAgent());
     const { text } = await fixture.promptAndWait(session, "sleep 3119 >/dev/null 2>&1 & echo $!");
+    // Its shell prints the pid before the process has become `sleep`.
+    const commandPath = `/proc/${text.trim()}/comm`;
+    await waitFor("it is sleep", async () => (await readFile(commandPath, "utf8")) === "sleep\n");
     {
       await using frozen = new CgroupFreezer();
       frozen.freeze(Number(text));
       await frozen.frozen();
       const closing = await fixture.close(session);
-      expect(closing.survivors).toMatchObject([{ pid: Number(text) }]);
+      expect(closing.survivors).toMatchObject([{ pid: Number(text), command: "sleep" }]);
       expect(closing.session.state).toBe("closing");
       expect(problems.filter((message) => message.includes("processes survived KILL"))).toHaveLength(1);
       await expect(fixture.prompt(session, "echo on")).rejects.toMatchObject({ code: "ACP_SESSION_CLOSED" });
       const again = await fixture.close(session);
-      expect(again).toMatchObject({ session: { state: "closing" }, survivors: [{ pid: Number(text) }] });
+      expect(again).toMatchObject({
+        session: { state: "closing" },
+        survivors: [{ pid: Number(text), command: "sleep" }],
+      });
     }
     await fixture.waitForState(session, "closed");
   },

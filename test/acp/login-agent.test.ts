@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { chooseMethod, terminalLogin } from "../../src/acp/login-agent.js";
 import { AcpFixture, featureAgent } from "../support/agents/acp-fixture.js";
+import { waitFor } from "../support/wait-for.js";
 
 const browser = { id: "browser", name: "Browser", description: "Opens a page" };
 const key = { id: "key", name: "API key" };
@@ -52,4 +53,22 @@ test("the agent logs in itself, and a session can be opened afterwards", async (
     expect({ state, emptiness }).toEqual({ state: "exited", emptiness: "proven" });
   const session = await fixture.spawn(argv);
   expect(await fixture.promptAndWait(session, "hello")).toMatchObject({ outcome: "completed" });
+});
+
+test("a login whose caller leaves ends the agent", async () => {
+  const fixture = await AcpFixture.open();
+  const argv = featureAgent(`login=${join(fixture.home, "login")}`, "slow");
+  const command = { argv, env: {}, inherit: { PATH: process.env["PATH"] ?? "" }, passEnv: [] };
+  const caller = new AbortController();
+  const { signal } = caller;
+  const login = fixture.acp.login({ command, cwd: fixture.home, method: "slow", signal });
+  const left = login.catch((error: unknown) => error);
+  await waitFor("the agent runs", async () => {
+    const [run] = await fixture.supervisor.listRuns({});
+    return run?.state === "running";
+  });
+  caller.abort();
+  expect(await left).toMatchObject({ code: "ACP_CLOSED" });
+  const [run] = await fixture.supervisor.listRuns({});
+  expect(run).toMatchObject({ state: "exited", emptiness: "proven" });
 });

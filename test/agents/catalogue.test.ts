@@ -51,6 +51,18 @@ test("docs/reference/agents.md lists the catalogue", () => {
   }
 });
 
+test("the suite of real agents runs the versions of the catalogue", () => {
+  const packages = JSON.parse(readFileSync("scripts/agent-packages.json", "utf8")) as Record<
+    string,
+    string[]
+  >;
+  expect(Object.keys(packages)).toHaveLength(7);
+  for (const [id, [adapter]] of Object.entries(packages)) {
+    const npm = agents.get(id)?.acp?.npm;
+    expect(adapter, id).toBe(`${npm?.package}@${npm?.version}`);
+  }
+});
+
 test("an npm package is fetched in one version, by the command that npx runs", () => {
   const acp = agents.get("codex")?.acp;
   expect(acp === undefined ? null : fetchingArgv(acp)).toEqual([

@@ -107,6 +107,7 @@ export const COMMAND_USES: Readonly<
   "acp permissions list": ({ closed }) => [[], ["--all", "--session", closed]],
   "acp permissions show": "acts",
   "acp permissions allow": "acts",
+  "acp permissions cancel": "acts",
   "acp permissions deny": "acts",
   "acp permissions rules": ({ closed }) => [[], ["--all", "--session", closed], ["--agent", "codex"]],
   "acp permissions add": "acts",

@@ -96,6 +96,9 @@ const cgroupAccess: { readonly path: string } | { readonly whyNot: string } = ((
   }
 })();
 
+/** The cgroup of this suite, if it may create cgroups there. */
+export const cgroupDirectory = "path" in cgroupAccess ? cgroupAccess.path : null;
+
 const whyNoCgroup = "whyNot" in cgroupAccess ? cgroupAccess.whyNot : null;
 
 function weakenedTier(name: string, weaken: string, recorded: RegExp): SandboxTier {

@@ -1,4 +1,4 @@
-import { AcpClosed, type AcpCloseReason, AcpNotRestartable, StdinClosed } from "../../errors.js";
+import { AcpClosed, type AcpCloseReason, AcpNotRestartable, AcpTimeout, StdinClosed } from "../../errors.js";
 import type { AcpTurn, StoredError } from "../../model/acp/acp.js";
 import type { RunExit } from "../../model/run.js";
 import type { AcpChange } from "../../store/acp/contract.js";
@@ -38,10 +38,21 @@ export class AgentLifecycle {
 
   /** Returns an agent that is ready for a prompt; starts one if there is none. `timeoutMs`: the limit for its start; null: the default limits. */
   async ensureStarted(timeoutMs: number | null = null): Promise<RunningAgent> {
+    // First: an agent that is being started is alive, and has no session yet.
+    if (this.#starting !== null) return this.#startedWithin(this.#starting, timeoutMs);
     const agent = this.#agent;
     if (agent?.isUsable === true) return agent;
-    this.#starting ??= this.#start(agent, timeoutMs).finally(() => (this.#starting = null));
+    this.#starting = this.#start(agent, timeoutMs).finally(() => (this.#starting = null));
     return this.#starting;
+  }
+
+  /** The start that another request began, which continues after the timeout. */
+  async #startedWithin(starting: Promise<RunningAgent>, timeoutMs: number | null): Promise<RunningAgent> {
+    if (timeoutMs === null) return starting;
+    const late = this.#deps.clock.sleep(timeoutMs, starting).then(() => null);
+    const agent = await Promise.race([starting, late]);
+    if (agent === null) throw new AcpTimeout("session/new", timeoutMs);
+    return agent;
   }
 
   /** Continues with the agent that an earlier gateway process started. */

@@ -5,7 +5,7 @@ import { systemClock } from "../../async/clock.js";
 import { defaults } from "../../defaults.js";
 import type { AcpClosed } from "../../errors.js";
 import type { RunRecord } from "../../model/run.js";
-import type { Run, SpawnOptions, Supervisor } from "../../supervisor/api.js";
+import type { OutputChunk, Run, SpawnOptions, Supervisor } from "../../supervisor/api.js";
 import { AcpConnection } from "../wire/connection.js";
 import type { ConnectionHandlers, ConnectionState } from "../wire/connection-contract.js";
 import { addExitReason, closedConnectionActor, StderrTail } from "./exit-reason.js";
@@ -165,5 +165,19 @@ export async function startAgent(
   } catch (error) {
     await removeAgentTmpdir(tmp);
     throw error;
+  }
+}
+
+/** The stored output of an ended run, from an offset on. */
+export async function* readOutputToEnd(
+  supervisor: Supervisor,
+  runId: string,
+  from: number,
+): AsyncGenerator<OutputChunk, void, undefined> {
+  for (let offset = from; ;) {
+    const chunk = await supervisor.readOutput(runId, "stdout", { offset, maxBytes: defaults.followBytes });
+    if (chunk.bytes.length === 0 && chunk.offset <= offset) return;
+    yield chunk;
+    offset = chunk.offset + chunk.bytes.length;
   }
 }

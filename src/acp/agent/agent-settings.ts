@@ -36,6 +36,11 @@ export function listSettings({ model, mode, options = {} }: AgentSettings): read
   ];
 }
 
+/** One setting in the form of several. */
+export function toSettings({ kind, id, value }: AgentSetting): AgentSettings {
+  return kind === "option" ? { options: { [id]: value } } : { [kind]: value };
+}
+
 /** The later settings replace the earlier ones, option by option. */
 export function mergeSettings(earlier: StoredSettings | null, later: AgentSettings): StoredSettings {
   const options = { ...earlier?.options, ...later.options };

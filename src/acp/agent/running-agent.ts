@@ -1,6 +1,5 @@
 import type { Clock } from "../../async/clock.js";
 import { grantsAnyAccess, toClientCapabilities } from "../../config/agents.js";
-import { defaults } from "../../defaults.js";
 import { AcpSessionClosed, StdinClosed } from "../../errors.js";
 import { errorMessage } from "../../home/errno.js";
 import { packageVersion } from "../../home/package.js";
@@ -14,19 +13,20 @@ import {
   questionAboutText,
 } from "../../sessions/approval-question.js";
 import type { AcpSessionPatch, AcpStore } from "../../store/acp/contract.js";
-import type { OutputChunk, Run, Supervisor } from "../../supervisor/api.js";
+import type { Run, Supervisor } from "../../supervisor/api.js";
 import { ACP_BACKEND } from "../../model/enums.js";
 import { type AgentCommand, executedArgv } from "../agent-command.js";
 import { ClientRequests } from "../client/client-requests.js";
 import type { OperationDeps } from "../client/operations.js";
 import { Terminals } from "../client/terminals.js";
 import type { AcpLimits } from "../limits.js";
+import { ELICITATION_KIND } from "../permissions/elicitation.js";
 import { PermissionRequests } from "../permissions/permission-requests.js";
 import type { RuleLayers } from "../permissions/rule-layers.js";
 import { ReplayFilter } from "../turn/turn-summary.js";
 import { toAuthRequired } from "../wire/auth-required.js";
 import { AcpConnection } from "../wire/connection.js";
-import { AgentRun, type AgentEnd, agentTmpdirPath, startAgent } from "./agent-run.js";
+import { AgentRun, type AgentEnd, agentTmpdirPath, readOutputToEnd, startAgent } from "./agent-run.js";
 import { applySettings, applyStoredSettings, type SettingsTarget } from "./apply-settings.js";
 import { initialize, openAgentSession } from "./open-agent-session.js";
 import { TurnRecorder } from "./turn-recorder.js";
@@ -38,6 +38,8 @@ export interface RunningAgentDeps extends Omit<OperationDeps, "terminals"> {
   readonly limits: AcpLimits;
   /** Rules for permission requests beside those of the session. */
   readonly ruleLayers: () => Promise<RuleLayers>;
+  /** Called once for each permission request that waits for an operator. */
+  readonly onPermissionWaiting: (permission: AcpPermissionRequest) => void;
   readonly onProblem: (message: string, cause: unknown) => void;
 }
 
@@ -81,6 +83,7 @@ export class RunningAgent {
       connection,
       turn: () => this.#turnOfPermission(),
       executeDecided: (permission, decision) => this.clientRequests.onDecided(permission, decision),
+      onWaiting: deps.onPermissionWaiting,
     });
     const { permissionRequests, terminals } = this;
     this.clientRequests = new ClientRequests({ ...deps, permissionRequests, terminals, connection, isAlive });
@@ -132,6 +135,7 @@ export class RunningAgent {
     const known = this.permissionRequests.questionOf(permission.id);
     if (known !== null) return known;
     const question =
+      this.permissionRequests.elicitations.questionOf(permission.id) ??
       (await this.clientRequests.questionOf(permission)) ??
       questionAboutText(["title", permission.title ?? ""], [ASKED_BEFORE_RESTART]);
     this.permissionRequests.setQuestion(permission.id, question);
@@ -254,6 +258,10 @@ export class RunningAgent {
       const log = await store.listAcpUpdates({ sessionId, type: "client" });
       await this.clientRequests.restore(log, runId ?? "");
     }
+    if (open.some(({ kind }) => kind === ELICITATION_KIND)) {
+      const log = await store.listAcpUpdates({ sessionId, type: "elicitation" });
+      this.permissionRequests.elicitations.restore(log, (id) => open.some((each) => each.id === id));
+    }
     const { waiting } = this.clientRequests;
     const permissions = open.filter(({ rpcId }) => !waiting.some((each) => each.rpcId === rpcId));
     const openRequests = [
@@ -282,19 +290,5 @@ export class RunningAgent {
       cancelled: turn.cancel !== null,
       tool: (id: string) => turn.summary.tools.find((each) => each.id === id) ?? null,
     };
-  }
-}
-
-/** The stored output of an ended run, from an offset on. */
-async function* readOutputToEnd(
-  supervisor: Supervisor,
-  runId: string,
-  from: number,
-): AsyncGenerator<OutputChunk, void, undefined> {
-  for (let offset = from; ;) {
-    const chunk = await supervisor.readOutput(runId, "stdout", { offset, maxBytes: defaults.followBytes });
-    if (chunk.bytes.length === 0 && chunk.offset <= offset) return;
-    yield chunk;
-    offset = chunk.offset + chunk.bytes.length;
   }
 }

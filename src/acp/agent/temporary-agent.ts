@@ -21,12 +21,14 @@ export interface TemporaryAgentRequest {
   readonly clientCapabilities: ClientCapabilities;
   /** The recorded reason of its end. */
   readonly endReason: string;
+  /** Aborts when nobody waits for the result any more: the agent is ended. */
+  readonly signal?: AbortSignal | undefined;
 }
 
 /** Starts and initializes an agent that belongs to no session, and ends it after the work. */
 export async function withTemporaryAgent<Result>(
   { supervisor, limits }: TemporaryAgentDeps,
-  { command, cwd, clientCapabilities, endReason }: TemporaryAgentRequest,
+  { command, cwd, clientCapabilities, endReason, signal }: TemporaryAgentRequest,
   work: (connection: AcpConnection, capabilities: InitializeResponse) => Promise<Result>,
 ): Promise<Result> {
   const { env, inherit } = command;
@@ -39,13 +41,17 @@ export async function withTemporaryAgent<Result>(
     handlers: { onUpdates: () => Promise.resolve(), requests: {} },
   });
   const { connection } = agentRun;
+  const abandon = (): void => connection.close("closed", "its caller has left");
+  signal?.addEventListener("abort", abandon);
   try {
+    if (signal?.aborted === true) abandon();
     const client = { name: "holdfast", version: packageVersion() };
     return await work(connection, await initialize(connection, client, { clientCapabilities, deadlineMs }));
   } catch (error) {
     if (error instanceof StdinClosed) throw (await agentRun.ended).closed;
     throw error;
   } finally {
+    signal?.removeEventListener("abort", abandon);
     await agentRun.close(endReason);
   }
 }

@@ -198,7 +198,8 @@ export class ClientRequests {
   ): Promise<void> {
     const waiting = { runId: this.#runId, rpcId: id, method, params, seed, turnId };
     const update = this.#waiting.add(waiting, this.#deps.clock.wall(), storableParams(method, params));
-    return this.#deps.permissionRequests.record(id, end, judge, () => question, [update]);
+    const more = () => [update];
+    return this.#deps.permissionRequests.record(id, end, judge, () => question, more);
   }
 
   async #handleOutput(request: AgentRpcRequest): Promise<void> {

@@ -13,6 +13,7 @@ import type { PermissionRule } from "../../model/acp/permission-rule.js";
 import { newPermissionId } from "../../model/ids.js";
 import type { NewRunEvent } from "../../model/run-event.js";
 import { type LabelledText, labelTexts } from "../../sessions/approval-question.js";
+import type { AcpChange } from "../../store/acp/contract.js";
 import { matchesGlob } from "../../text/match.js";
 import { redactedExcerpt } from "../../text/redact.js";
 import { firstChars, truncate } from "../../text/truncate.js";
@@ -58,6 +59,18 @@ function isEmpty(value: unknown): boolean {
   return (
     value === undefined || value === null || (typeof value === "object" && Object.keys(value).length === 0)
   );
+}
+
+/** The details of a question, or a note if with those in memory (`held`) they would take too much of it. */
+export function boundDetails(details: readonly LabelledText[], held: number): readonly LabelledText[] {
+  const chars = details.reduce((sum, [label, text]) => sum + label.length + text.length, 0);
+  if (held + chars <= defaults.acpDetailChars) return details;
+  return [
+    [
+      "note",
+      `${chars} characters of details were dropped, because too many details are waiting in memory. Deny this question, or answer others first`,
+    ],
+  ];
 }
 
 /** An option without a storable id cannot be chosen, so it is dropped. An unknown kind is kept to be shown; it is never chosen. */
@@ -233,4 +246,22 @@ export function permissionUpdates(
     },
   };
   return { updates, events: [event] };
+}
+
+/** The change that ends requests without an answer, because the agent has ended. */
+export function expireAllChange(
+  unanswered: readonly AcpPermissionRequest[],
+  actor: string,
+  runId: string | null,
+  at: number,
+): Pick<AcpChange, "decide" | "answered" | "updates" | "events"> {
+  const pending = unanswered.filter(({ decision }) => decision === null);
+  const decision = { verdict: "expired", optionId: null, actor, at } as const;
+  const told = pending.map((permission) => permissionUpdates(permission, decision, runId, at));
+  return {
+    decide: pending.map(({ id }) => ({ id, decision })),
+    answered: unanswered.map(({ id }) => id),
+    updates: told.flatMap(({ updates }) => updates),
+    events: told.flatMap(({ events }) => events),
+  };
 }

@@ -1,25 +1,31 @@
-import type { Clock, Timer } from "../../async/clock.js";
-import { defaults } from "../../defaults.js";
 import type {
   AcpPermissionRequest,
   NewAcpUpdate,
   PermissionDecision,
   PermissionVerdict,
 } from "../../model/acp/acp.js";
-import type { RememberedRule } from "../../model/acp/permission-rule.js";
 import {
   type ApprovalQuestion,
   type LabelledText,
   questionAboutText,
 } from "../../sessions/approval-question.js";
 import type { AcpChange } from "../../store/acp/contract.js";
-import type { SessionWriter } from "../session-writer.js";
-import type { AcpConnection } from "../wire/connection.js";
 import type { AgentRpcRequest } from "../wire/connection-contract.js";
 import { INVALID_PARAMS, type RpcId } from "../wire/message.js";
-import { DECLINED_ELICITATION, elicitationUpdate } from "./elicitation.js";
 import {
-  type JudgedTurn,
+  askedUpdate,
+  contentUpdate,
+  DECLINED_ELICITATION,
+  declinedUpdate,
+  Elicitations,
+  toPermissionRequest,
+  waitUnlessDenied,
+} from "./elicitation.js";
+import { ExpiryTimers } from "./expiry-timers.js";
+import { parseElicitation } from "./elicitation-form.js";
+import {
+  boundDetails,
+  expireAllChange,
   judgePermission,
   optionForVerdict,
   type ParsedPermissionRequest,
@@ -27,31 +33,8 @@ import {
   permissionUpdates,
   type PermissionUpdates,
 } from "./permission-policy.js";
+import type { DecideOptions, PermissionRequestsDeps } from "./permission-contract.js";
 import type { RuleLayers } from "./rule-layers.js";
-
-export interface PermissionRequestsDeps {
-  readonly writer: SessionWriter;
-  readonly clock: Clock;
-  readonly waitMs: number;
-  readonly maxPerTurn: number;
-  /** Rules beside those of the session. */
-  readonly ruleLayers: () => Promise<RuleLayers>;
-  readonly connection: () => AcpConnection;
-  /** Null: no turn is running. */
-  readonly turn: () => JudgedTurn | null;
-  /** Carries out and answers a request that was for an operation of the client itself. Null: it was not. */
-  readonly executeDecided: (
-    permission: AcpPermissionRequest,
-    decision: PermissionDecision,
-  ) => Promise<void> | null;
-}
-
-export interface DecideOptions {
-  /** Null: the first option that answers once. */
-  readonly optionId?: string | null;
-  /** Stored with the decision: it answers later requests. */
-  readonly rule?: RememberedRule | null;
-}
 
 /**
  * The permission requests of one agent process.
@@ -64,9 +47,10 @@ export interface DecideOptions {
  */
 export class PermissionRequests {
   readonly #deps: PermissionRequestsDeps;
+  readonly elicitations = new Elicitations();
   /** Requests without an answer. */
   readonly #open = new Map<RpcId, AcpPermissionRequest>();
-  readonly #timers = new Map<string, Timer>();
+  readonly #timers: ExpiryTimers;
   /** Whole questions by the permission's id. In memory only, because they may contain secrets. */
   readonly #questions = new Map<string, ApprovalQuestion>();
 
@@ -74,6 +58,7 @@ export class PermissionRequests {
 
   constructor(deps: PermissionRequestsDeps) {
     this.#deps = deps;
+    this.#timers = new ExpiryTimers(deps.clock);
   }
 
   /** Null: it was asked before this process started, or is answered. */
@@ -124,12 +109,26 @@ export class PermissionRequests {
     );
   }
 
-  /** Declines a form or a URL. The answer is sent before it is stored, so that a crash repeats it and does not lose it. */
-  async onElicitation({ id, params, end }: AgentRpcRequest): Promise<void> {
-    const { writer, connection, clock } = this.#deps;
+  /** A question to the user waits like a permission request. */
+  async onElicitation(request: AgentRpcRequest): Promise<void> {
     if (this.countOrClose()) return;
+    const asked = parseElicitation(request.params);
+    if (asked === null) return this.#declineAtOnce(request);
+    const judge = await this.prepareJudge();
+    await this.record(
+      request.id,
+      request.end,
+      () => waitUnlessDenied(judge(request.id, toPermissionRequest(asked))),
+      ({ id }) => this.elicitations.add(id, asked),
+      (permission) => [askedUpdate(permission, asked)],
+    );
+  }
+
+  /** Answered before it is stored: after a crash it is answered again, not forgotten. */
+  async #declineAtOnce({ id, params, end }: AgentRpcRequest): Promise<void> {
+    const { writer, connection, clock } = this.#deps;
     await this.#writtenOrClosed(connection().answer(id, { result: DECLINED_ELICITATION }));
-    const updates = [elicitationUpdate(params, this.turnId, clock.wall())];
+    const updates = [declinedUpdate(params, this.turnId, clock.wall())];
     await writer.commit(() => ({ session: { end }, updates }));
   }
 
@@ -139,7 +138,7 @@ export class PermissionRequests {
     end: number,
     judge: () => AcpPermissionRequest,
     question: (permission: AcpPermissionRequest) => ApprovalQuestion,
-    more: readonly NewAcpUpdate[] = [],
+    more: (permission: AcpPermissionRequest) => readonly NewAcpUpdate[] = () => [],
   ): Promise<void> {
     let permission: AcpPermissionRequest | null = null;
     await this.#deps.writer.commit(
@@ -147,7 +146,12 @@ export class PermissionRequests {
         // Judged inside the commit: a cancel before it decides the request, a cancel after it finds the request open.
         permission = judge();
         const { updates, events } = this.updatesOf(permission, permission.decision);
-        return { session: { end }, newPermission: permission, updates: [...updates, ...more], events };
+        return {
+          session: { end },
+          newPermission: permission,
+          updates: [...more(permission), ...updates],
+          events,
+        };
       },
       () => {
         if (permission === null) return;
@@ -157,21 +161,14 @@ export class PermissionRequests {
     );
     const open = this.#open.get(id);
     if (open === undefined) return;
-    if (open.decision === null) this.#expireLater(open);
-    else await this.#answer(open, open.decision);
+    if (open.decision !== null) return this.#answer(open, open.decision);
+    this.#expireLater(open);
+    this.#deps.onWaiting(open);
   }
 
-  /** The details of a question, or a note if the details of all pending questions would take too much memory. */
   #boundDetails(details: readonly LabelledText[]): readonly LabelledText[] {
-    const chars = details.reduce((sum, [label, text]) => sum + label.length + text.length, 0);
     const held = [...this.#questions.values()].reduce((sum, question) => sum + question.chars, 0);
-    if (held + chars <= defaults.acpDetailChars) return details;
-    return [
-      [
-        "note",
-        `${chars} characters of details were dropped, because too many details are waiting in memory. Deny this question, or answer others first`,
-      ],
-    ];
+    return boundDetails(details, held);
   }
 
   /** Counts a request of this turn. True: there were too many, and the connection is closed. */
@@ -205,7 +202,7 @@ export class PermissionRequests {
     id: string,
     verdict: PermissionVerdict,
     actor: string,
-    { optionId = null, rule = null }: DecideOptions = {},
+    { optionId = null, rule = null, content = null }: DecideOptions = {},
   ): Promise<boolean> {
     const permission = this.unanswered.find((each) => each.id === id);
     if (permission === undefined) return false;
@@ -213,15 +210,18 @@ export class PermissionRequests {
     // Without a fitting option the agent gets the answer `cancelled`, so the record says the same.
     const given = verdict === "allow" && option === null ? "cancelled" : verdict;
     const decision = { verdict: given, optionId: option, actor, at: this.#deps.clock.wall() };
+    const { updates, events } = this.updatesOf(permission, decision);
+    const answer = content === null ? [] : [contentUpdate(permission, content, decision.at)];
     const decided = await this.#deps.writer.commit(
       () => ({
         decide: [{ id, decision }],
         ...(rule === null || given !== verdict ? {} : { newRule: rule }),
-        ...this.updatesOf(permission, decision),
+        ...{ updates: [...answer, ...updates], events },
       }),
       () => {
+        if (content !== null) this.elicitations.setContent(id, content);
         this.#open.set(permission.rpcId, { ...permission, decision });
-        this.#clearTimer(id);
+        this.#timers.clear(id);
       },
     );
     // Not awaited: an agent that does not read must not block the caller.
@@ -242,25 +242,20 @@ export class PermissionRequests {
 
   markAnswered(ids: readonly string[]): void {
     for (const { id, rpcId } of this.unanswered) if (ids.includes(id)) this.#open.delete(rpcId);
-    for (const id of ids) this.#questions.delete(id);
+    for (const id of ids) {
+      this.#questions.delete(id);
+      this.elicitations.delete(id);
+    }
   }
 
   /** The change that ends all requests, because the agent has ended. */
-  expireAllChange(actor: string): Pick<AcpChange, "decide" | "answered" | "updates" | "events"> {
-    const all = this.unanswered;
-    const pending = all.filter(({ decision }) => decision === null);
-    const decision = { verdict: "expired", optionId: null, actor, at: this.#deps.clock.wall() } as const;
-    const told = pending.map((permission) => this.updatesOf(permission, decision));
-    return {
-      decide: pending.map(({ id }) => ({ id, decision })),
-      answered: all.map(({ id }) => id),
-      updates: told.flatMap(({ updates }) => updates),
-      events: told.flatMap(({ events }) => events),
-    };
+  expireAllChange(actor: string): AcpChange {
+    const { writer, clock } = this.#deps;
+    return expireAllChange(this.unanswered, actor, writer.row.runId, clock.wall());
   }
 
   clear(): void {
-    for (const id of this.#timers.keys()) this.#clearTimer(id);
+    this.#timers.clearAll();
     this.#open.clear();
     this.#questions.clear();
   }
@@ -275,9 +270,9 @@ export class PermissionRequests {
     const executed = this.#deps.executeDecided(permission, decision);
     if (executed !== null) return executed;
     const { optionId } = decision;
-    const outcome =
-      optionId === null ? { outcome: "cancelled" as const } : { outcome: "selected" as const, optionId };
-    await this.#writtenOrClosed(this.#deps.connection().answer(permission.rpcId, { result: { outcome } }));
+    const outcome = optionId === null ? { outcome: "cancelled" } : { outcome: "selected", optionId };
+    const result = this.elicitations.resultOf(permission.id, decision) ?? { outcome };
+    await this.#writtenOrClosed(this.#deps.connection().answer(permission.rpcId, { result }));
   }
 
   async #writtenOrClosed(written: Promise<unknown>): Promise<void> {
@@ -285,15 +280,8 @@ export class PermissionRequests {
   }
 
   #expireLater({ id, expiresAt }: AcpPermissionRequest): void {
-    const { clock } = this.#deps;
-    const timer = clock.setTimer(Math.max(0, expiresAt - clock.wall()), () => {
+    this.#timers.start(id, expiresAt, () => {
       this.decide(id, "expired", "nobody answered in time").catch(() => undefined);
     });
-    this.#timers.set(id, timer);
-  }
-
-  #clearTimer(id: string): void {
-    this.#timers.get(id)?.cancel();
-    this.#timers.delete(id);
   }
 }

@@ -5,7 +5,7 @@ import type { AgentSettings } from "../../model/acp/agent-state.js";
 import type { ApprovalQuestion } from "../../sessions/approval-question.js";
 import type { Run } from "../../supervisor/api.js";
 import { AgentLifecycle } from "../agent/agent-lifecycle.js";
-import { mergeSettings } from "../agent/agent-settings.js";
+import { listSettings, mergeSettings, toSettings } from "../agent/agent-settings.js";
 import type { RunningTurn } from "../turn/running-turn.js";
 import type { TurnActivity } from "../turn/turn-summary.js";
 import type { SessionWriter } from "../session-writer.js";
@@ -88,11 +88,25 @@ export class SessionRunner {
     await this.#lifecycle.ensureStarted(timeoutMs);
   }
 
-  /** Applies settings to the agent's session now, and again whenever the agent is started. */
+  /**
+   * Applies settings to the agent's session now, and again whenever the agent is started. Rejects at the first that fails;
+   * the settings before it stay.
+   */
   async set(settings: AgentSettings, actor: string): Promise<void> {
     this.#assertOpen();
     const agent = await this.#lifecycle.ensureStarted();
-    await agent.applySettings(settings);
+    let made: AgentSettings = {};
+    try {
+      for (const setting of listSettings(settings)) {
+        await agent.applySettings(toSettings(setting));
+        made = mergeSettings(made, toSettings(setting));
+      }
+    } finally {
+      if (Object.keys(made).length > 0) await this.#rememberSettings(made, actor);
+    }
+  }
+
+  async #rememberSettings(settings: AgentSettings, actor: string): Promise<void> {
     const { writer, clock } = this.#deps;
     const update = {
       turnId: null,

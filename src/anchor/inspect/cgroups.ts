@@ -62,17 +62,17 @@ function isValidCgroup({ path, inode }: CgroupRef): boolean {
 const CGROUP2_MAGIC = 0x63677270;
 const MOUNT_POINTS = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 
-/** States whether runs started by this process get their own cgroup, and if not, why. */
+/** States whether runs started by a process get their own cgroup, and if not, why. */
 export type CgroupProbe =
   | { readonly state: "usable"; readonly path: string }
   | { readonly state: "none" }
   | { readonly state: "not-visible" | "not-writable" | "no-kill"; readonly path: string };
 
-/** Only reads. */
-export async function probeCgroup(): Promise<CgroupProbe> {
+/** `pid`: a process of this user. Only reads. */
+export async function probeCgroup(pid: number | "self" = "self"): Promise<CgroupProbe> {
   const root = await findCgroupRoot();
   if (root === null) return { state: "none" };
-  const own = /^0::(.*)$/m.exec(await readFile("/proc/self/cgroup", "utf8"))?.[1] ?? "";
+  const own = /^0::(.*)$/m.exec(await readFile(`/proc/${pid}/cgroup`, "utf8"))?.[1] ?? "";
   const path = own === "/" ? root : join(root, own);
   if (own.startsWith("/..")) return { state: "not-visible", path: own };
   const writable = await Promise.all(

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { elicitationContentSchema, elicitationSchema } from "../../model/acp/elicitation.js";
 import { endpoints } from "../endpoints.js";
 import { defineRoute } from "../route.js";
 import {
@@ -34,17 +35,25 @@ export const acpQuestionRoute = defineRoute({
   audience: "operator",
   params: z.object({ id: key }),
   query: questionQuery,
-  response: z.object({ permission: acpPermissionSchema, ...questionPage }),
+  response: z.object({
+    permission: acpPermissionSchema,
+    /** What the agent asks its user. Null: it asks for permission, or the request does not wait at this gateway. */
+    form: elicitationSchema.nullable(),
+    ...questionPage,
+  }),
 });
 
 export const acpAnswerRoute = defineRoute({
   ...endpoints.acpAnswer,
-  summary: "Allow or deny a permission request",
+  summary: "Allow or deny a permission request, or answer a question to the user",
   errors: ["ACP_NOT_HELD"],
   audience: "operator",
   params: z.object({ id: key }),
   body: z.strictObject({
-    verdict: z.enum(["allow", "deny"]),
+    /** A question to the user is answered, declined, or (`cancel`) dismissed. */
+    verdict: z.enum(["allow", "deny", "cancel"]),
+    /** The values for the form of a question to the user; a text is converted to the type of its field. */
+    content: elicitationContentSchema.optional(),
     digest: questionDigest,
     /** One of the request's options, of the verdict's kind. Default: the first option that answers once. */
     optionId: key.optional(),

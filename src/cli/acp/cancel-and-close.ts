@@ -1,5 +1,9 @@
 import type { ResponseOf } from "../../api/contract.js";
+import { findLockedInstance } from "../../gateway/gateway-files.js";
+import { resolveHome } from "../../home/state-directory.js";
+import { openStateDirectory, openStore } from "../../store/open.js";
 import { connectOrStart } from "../client/connect.js";
+import { cliActor } from "../client/requester.js";
 import { resolveAcpSession } from "../client/resolve-acp-session.js";
 import type { JsonFlag } from "../options/parsers.js";
 import { exitCodes } from "../print/exit-code.js";
@@ -76,7 +80,7 @@ export async function closeAcpSession(
   });
   return stopped.through === "gateway"
     ? printGatewayAnswer(stopped.answer, tree, json)
-    : printDirectStop(wanted, found, stopped, { tree, json });
+    : printDirectStop(wanted, found, stopped, { tree, json, reason: reason ?? null });
 }
 
 function printGatewayAnswer(answer: CloseAnswer, tree: boolean, json: boolean): number {
@@ -97,18 +101,19 @@ function printGatewayAnswer(answer: CloseAnswer, tree: boolean, json: boolean): 
   return survivors.length === 0 ? closedTreeExitCode(answer, tree) : exitCodes.incomplete;
 }
 
-/** The session was stopped without a gateway. Only a gateway can record that it is closed. */
-function printDirectStop(
+/** The session was stopped without a gateway. The next gateway records that it is closed. */
+async function printDirectStop(
   wanted: string,
   found: FoundSession | null,
   { runs, remark }: Extract<StopResult<CloseAnswer>, { through: "direct" }>,
-  { tree, json }: { readonly tree: boolean; readonly json: boolean },
-): number {
+  { tree, json, reason }: { readonly tree: boolean; readonly json: boolean; readonly reason: string | null },
+): Promise<number> {
   const stopped = Math.max(0, ...runs.map(({ outcome }) => stopExitCode(outcome.outcome)));
   const code = tree ? Math.max(stopped, exitCodes.incomplete) : stopped;
   const key = found?.key ?? wanted;
   const sessionId = found?.sessionId ?? null;
   const closed = found?.session?.state === "closed";
+  const recorded = !closed && sessionId !== null && (await recordClosing(sessionId, reason));
   if (json)
     print(
       toJson({
@@ -118,6 +123,7 @@ function printDirectStop(
         survivors: survivorsOf(runs),
         emptiness: stopped === 0 ? "proven" : "unproven",
         through: "direct",
+        recorded,
         runs: runs.map(({ runId, outcome }) => ({ runId, ...outcome })),
       }),
     );
@@ -127,10 +133,35 @@ function printDirectStop(
   }
   printRemark(remark);
   if (tree) notice("without a gateway, the sessions below it were not closed", "yellow");
-  if (!closed)
+  if (recorded) notice(`${key} is recorded as closing; the next gateway closes it`, "dim");
+  else if (!closed) {
+    const unkept = reason === null ? "" : ", and the reason is not recorded";
     notice(
-      `${key} is still recorded as open: only a gateway can close it; run the command again when a gateway answers`,
+      `${key} is still recorded as open${unkept}: only a gateway can close it; run the command again when a gateway answers`,
       "yellow",
     );
+  }
   return code;
+}
+
+/**
+ * Records that a session is closing, by whom and why. The next gateway closes it. False: a gateway of this state directory
+ * is alive, which alone writes its sessions, or the store cannot be written.
+ */
+async function recordClosing(sessionId: string, reason: string | null): Promise<boolean> {
+  try {
+    const { home, storePath } = await openStateDirectory(resolveHome());
+    if ((await findLockedInstance(home)) !== null) return false;
+    await using store = await openStore(storePath, "close");
+    const row = await store.getAcpSession(sessionId);
+    if (row === null || row.state === "closed") return false;
+    const { gatewayInstanceId, version } = row;
+    // Optimistic lock: a gateway may have started.
+    const change = { version, session: { state: "closing" } } as const;
+    if ((await store.commitAcpChange(sessionId, gatewayInstanceId, change)) === null) return false;
+    await store.recordSessionClosing(sessionId, cliActor(), reason);
+    return true;
+  } catch {
+    return false;
+  }
 }

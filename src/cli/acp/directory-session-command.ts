@@ -3,15 +3,22 @@ import { noticeInstallHint } from "../agents/command.js";
 import { addNotifyOptions } from "../client/notify-options.js";
 import { addDetachOption, collectPairs, type SetExitCode } from "../options/parsers.js";
 import { reportError } from "../print/stderr.js";
-import { addDisplayOptions, addPermissionOptions, answerHelp, yesOption } from "./prompt-command.js";
+import {
+  addContentOptions,
+  addDisplayOptions,
+  addPermissionOptions,
+  answerHelp,
+  yesOption,
+} from "./prompt-command.js";
 import type { WithFlags } from "./directory-session.js";
 
 const withHelp = `
 The short form is "holdfast acp <agent>", if no command of acp has the agent's name.
 Each directory has a default session with each agent, and others with --session. The
 first prompt opens the session, later prompts continue it, and "acp close" closes it.
-Without a prompt, the command opens the session and prints its id. Options of the agent
-and its permissions apply only when the session is opened.
+Without a prompt, the command opens the session and prints its id. --model and --option
+also change an open session. A session keeps the permissions that it was opened with:
+the command is refused if it names others, and --new opens another session with them.
 
 An agent that is not installed and that is an npm package can be fetched with npx, in
 the version of the catalogue: you are asked on a terminal, and --yes agrees elsewhere.
@@ -45,6 +52,7 @@ export function addWith(acp: Command, setExitCode: SetExitCode): void {
   addPermissionOptions(command).addOption(yesOption());
   addDetachOption(command, "do not wait for the answer; prints the turn id");
   addNotifyOptions(command);
+  addContentOptions(command);
   addDisplayOptions(command)
     .addHelpText("after", withHelp)
     .action(async (agent: string, prompt: string | undefined, flags: WithFlags) => {

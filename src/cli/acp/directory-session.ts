@@ -1,14 +1,12 @@
 import { createHash } from "node:crypto";
 import { realpathSync } from "node:fs";
 import { basename, resolve } from "node:path";
-import type { GatewayClient } from "../../api/client.js";
 import { BadInput } from "../../errors.js";
 import { connectOrStart } from "../client/connect.js";
-import { type AcpSessionSummary, qualifiedSessionName } from "../client/resolve-acp-session.js";
+import { qualifiedSessionName } from "../client/resolve-acp-session.js";
 import { notice } from "../print/stderr.js";
-import { print, toJson } from "../print/stdout.js";
 import { promptSession } from "./prompt.js";
-import { spawnSession, type SpawnFlags } from "./spawn.js";
+import { findOpenSession, spawnSession, type SpawnFlags } from "./spawn.js";
 
 export interface WithFlags extends Omit<SpawnFlags, "name" | "agentCommand" | "mode"> {
   /** Another session of this directory than its default one. */
@@ -21,27 +19,29 @@ export interface WithFlags extends Omit<SpawnFlags, "name" | "agentCommand" | "m
 
 /** Opens the session of a directory with an agent, or continues it; with a prompt, shows the answer. */
 export async function useAgent(agent: string, prompt: string | undefined, flags: WithFlags): Promise<number> {
+  const hasPrompt = prompt !== undefined || flags.promptFile !== undefined;
+  if (flags.session === "") throw new BadInput("session", "--session needs a name; nothing was started");
   if (flags.once === true) {
     if (flags.session !== undefined || flags.new === true)
       throw new BadInput(
         "once",
         "--once has a session of its own: give neither --session nor --new. Nothing was started",
       );
+    if (!hasPrompt) throw new BadInput("once", "--once needs a prompt; nothing was started");
     return spawnSession(agent, prompt, { ...flags, mode: { session: "run" } });
   }
   const cwd = directoryOf(flags.cwd);
   const name = directorySessionName(agent, cwd, flags.session);
   const { client } = await connectOrStart();
-  const open = await findOpenSession(client, name);
+  const open = await findOpenSession(client, qualifiedSessionName(name));
   if (open !== null && flags.new === true) {
     await client.acpClose({ params: { id: open.sessionId } });
     notice(`${open.key} (${open.sessionId}) is closed`, "dim");
   }
-  if (open === null || flags.new === true)
-    return spawnSession(agent, prompt, { ...flags, name, cwd, mode: { session: "session" } });
-  if (prompt !== undefined) return promptSession(open.sessionId, prompt, { ...flags, wait: true });
-  print(flags.json === true ? toJson({ session: open, created: false, turn: null }) : `${open.sessionId}\n`);
-  return 0;
+  if (open !== null && flags.new !== true && hasPrompt && !hasSessionOptions(flags))
+    return promptSession(open.sessionId, prompt, { ...flags, wait: true });
+  // Continues an open session, after the gateway has compared the options with it.
+  return spawnSession(agent, prompt, { ...flags, name, cwd, mode: { session: "session" } });
 }
 
 /** Links are resolved, so that one directory has one session. */
@@ -55,10 +55,12 @@ function directoryOf(given: string): string {
   }
 }
 
-async function findOpenSession(client: GatewayClient, name: string): Promise<AcpSessionSummary | null> {
-  const key = qualifiedSessionName(name);
-  const { sessions } = await client.acpList({ query: { limit: 1_000 } });
-  return sessions.find((session) => session.key === key) ?? null;
+/** Options that a session gets when it is opened. */
+function hasSessionOptions(flags: WithFlags): boolean {
+  const { model, option, approveAll, approveReads, denyAll, allow, deny, ask } = flags;
+  return [model, option, approveAll, approveReads, denyAll, allow, deny, ask].some(
+    (each) => each !== undefined,
+  );
 }
 
 const HASH_CHARS = 6;

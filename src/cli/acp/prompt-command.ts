@@ -96,9 +96,9 @@ Examples:
 `;
 
 /** Options for a long prompt, and for files that are sent with a prompt. */
-function addContentOptions(command: Command): void {
+export function addContentOptions(command: Command): void {
   command
-    .option("-f, --prompt-file <file>", "read the prompt from a file")
+    .option("-f, --prompt-file <file>", "read the prompt from a file; - is stdin")
     .option("--file <file>", "send a file with the prompt (repeatable)", collectValues)
     .option("--image <file>", "send an image, if the agent supports images (repeatable)", collectValues)
     .option("--audio <file>", "send a recording, if the agent supports audio (repeatable)", collectValues)

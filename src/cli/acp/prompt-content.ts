@@ -1,5 +1,5 @@
 import { isUtf8 } from "node:buffer";
-import { existsSync, readFileSync, statSync } from "node:fs";
+import { closeSync, existsSync, openSync, readSync, statSync } from "node:fs";
 import { basename, extname, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import type { RequestOf } from "../../api/contract.js";
@@ -94,19 +94,37 @@ function readResource(path: string): Content {
 }
 
 export function readPromptFile(path: string): string {
-  return read(path, "prompt-file").toString();
+  const bytes = read(path, "prompt-file");
+  if (!isUtf8(bytes)) throw wrong("prompt-file", `${path} is not UTF-8 text; --file sends it as a file`);
+  return bytes.toString();
 }
 
 function read(path: string, field: string): Buffer {
   try {
-    const { size } = statSync(path);
-    if (size > defaults.acpContentBytes)
-      throw wrong(field, `${path} has ${size} bytes; at most ${defaults.acpContentBytes} can be sent`);
-    const bytes = readFileSync(path);
+    const bytes = readAtMost(path, defaults.acpContentBytes + 1);
+    if (bytes.length > defaults.acpContentBytes)
+      throw wrong(field, `${path} is too large: at most ${defaults.acpContentBytes} bytes can be sent`);
     if (bytes.length === 0) throw wrong(field, `${path} is empty`);
     return bytes;
   } catch (error) {
     throw error instanceof BadInput ? error : wrong(field, `${path} cannot be read: ${errorMessage(error)}`);
+  }
+}
+
+/** Pipes and devices have no size, and may never end. */
+function readAtMost(path: string, limit: number): Buffer {
+  const file = openSync(path, "r");
+  try {
+    const bytes = Buffer.alloc(limit);
+    let length = 0;
+    while (length < limit) {
+      const count = readSync(file, bytes, length, limit - length, null);
+      if (count === 0) break;
+      length += count;
+    }
+    return bytes.subarray(0, length);
+  } finally {
+    closeSync(file);
   }
 }
 

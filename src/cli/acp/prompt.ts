@@ -264,19 +264,16 @@ export async function printBackgroundTurn(
   return 0;
 }
 
-/** The prompt: the argument, stdin for `-`, or the file of `-f`. */
+/** The prompt: the argument, or the file of `-f`; `-` is stdin. */
 export async function readPrompt(
   argument: string | undefined,
   { promptFile }: ContentFlags,
 ): Promise<string> {
   if ((argument === undefined) === (promptFile === undefined))
     throw new BadInput("prompt", "give either a prompt or -f <file>; nothing was sent");
-  const prompt =
-    promptFile === undefined
-      ? argument === "-"
-        ? await text(process.stdin)
-        : (argument ?? "")
-      : readPromptFile(promptFile);
+  const isStdin = argument === "-" || promptFile === "-";
+  const fromFile = (): string => (promptFile === undefined ? (argument ?? "") : readPromptFile(promptFile));
+  const prompt = isStdin ? await text(process.stdin) : fromFile();
   if (prompt.trim() === "") throw new BadInput("prompt", "the prompt is empty; nothing was sent");
   return prompt;
 }

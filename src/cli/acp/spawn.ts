@@ -192,7 +192,7 @@ async function lastUpdateSeq({ client }: GatewayConnection, name: string): Promi
 }
 
 /** The open session with exactly this name. Null: there is none. */
-async function findOpenSession(
+export async function findOpenSession(
   client: GatewayConnection["client"],
   name: string,
 ): Promise<AcpSessionSummary | null> {

@@ -2,7 +2,7 @@ import { defaults } from "../../defaults.js";
 import { GatewaySilent, GatewayUnreachable, HoldfastError, InsideRun, OperatorOnly } from "../../errors.js";
 import { createClient, type GatewayClient } from "../../api/client.js";
 import { readOperatorToken } from "../../sessions/requester.js";
-import { startGateway } from "../../gateway/start.js";
+import { startGateway, type StartResult } from "../../gateway/start.js";
 import { probeGateway, reachGateway } from "../../gateway/locate.js";
 import { findLockedInstance, readLiveProcess } from "../../gateway/gateway-files.js";
 import { gatewaySocketPath, resolveHome } from "../../home/state-directory.js";
@@ -128,6 +128,15 @@ async function findReachable(): Promise<{
   return { connection: { client: found.client, home, token }, ready: found.status.ready };
 }
 
+/** For a gateway in a scope of the user's systemd manager, which ends with the user's last session. */
+export function warnOfLogout({ endsAtLogout }: StartResult): void {
+  if (endsAtLogout)
+    notice(
+      "the gateway and its runs end when you log out, because lingering is off; to keep them: loginctl enable-linger",
+      "yellow",
+    );
+}
+
 /**
  * The gateway for a command that acts: if none is running, one is started and a notice printed, except inside a run.
  */
@@ -139,12 +148,13 @@ export async function connectOrStart(instead = ""): Promise<GatewayConnection> {
       `no gateway is running, and inside a run none is started; nothing was done. Start one outside: holdfast gateway start${instead}`,
     );
   const opened = await openStateDirectory(resolveHome());
-  const { started, status } = await startGateway(opened.home);
-  if (started)
+  const start = await startGateway(opened.home);
+  if (start.started)
     notice(
-      `started a gateway in the background (pid ${status.pid}); \`holdfast gateway stop\` stops it`,
+      `started a gateway in the background (pid ${start.status.pid}); \`holdfast gateway stop\` stops it`,
       "dim",
     );
+  warnOfLogout(start);
   const key = await requesterToken(opened.home);
   const client = createClient({ socketPath: gatewaySocketPath(opened.home), token: key });
   return { client, home: opened.home, token: key };

@@ -1,27 +1,13 @@
 import { access, readFile } from "node:fs/promises";
-import { findAnchorBinary } from "../../anchor/binary.js";
-import { type LimitProbe, probeCgroup, probeLimits } from "../../anchor/inspect/cgroups.js";
-import { DELEGATION_HINT } from "../../anchor/protocol/errors.js";
-import { errorMessage } from "../../home/errno.js";
 import { checkAnchor } from "./anchor.js";
-import { bad, type Check, ok, warn } from "./check.js";
+import { checkCgroups } from "./cgroups.js";
+import { type Check, ok, warn } from "./check.js";
 
 /** Checks the features of the kernel and of this environment, which decide the guarantees of runs. */
 export async function checkKernel(): Promise<Check[]> {
-  const [strength, children, cgroup] = await Promise.all([
-    checkAnchor(),
-    checkProcessListing(),
-    checkCgroup(),
-  ]);
-  const level = { ok: "unique", warn: "handle", bad: "number" }[strength.state];
-  const tier = `${cgroup.state === "ok" ? "cgroup" : "subreaper"}+launcher+${level}`;
-  return [
-    strength,
-    children,
-    cgroup,
-    await checkRunLimits(cgroup),
-    ok("tier", `runs started here get ${tier}`),
-  ];
+  const [strength, children] = await Promise.all([checkAnchor(), checkProcessListing()]);
+  const level = ({ ok: "unique", warn: "handle", bad: "number" } as const)[strength.state];
+  return [strength, children, ...(await checkCgroups(level))];
 }
 
 async function checkProcessListing(): Promise<Check> {
@@ -59,62 +45,6 @@ function hidesOtherUsers(mounts: string): boolean {
   return ![process.getgid?.(), ...(process.getgroups?.() ?? [])].includes(
     Number(option("gid") ?? Number.NaN),
   );
-}
-
-async function checkCgroup(): Promise<Check> {
-  const name = "cgroup";
-  const probe = await probeCgroup();
-  switch (probe.state) {
-    case "usable":
-      return ok(name, `${probe.path} is writable: every run gets its own`);
-    case "none":
-      return warn(
-        name,
-        "no cgroup v2 is mounted; runs are bounded by ancestry alone",
-        "boot with systemd.unified_cgroup_hierarchy=1, or mount cgroup2 at /sys/fs/cgroup",
-      );
-    case "not-visible":
-      return warn(
-        name,
-        `this process's cgroup ${probe.path} is not visible here`,
-        "run in the cgroup namespace that the mount belongs to",
-      );
-    case "not-writable":
-      return warn(name, `${probe.path} cannot be written`, DELEGATION_HINT);
-    case "no-kill":
-      return warn(name, "the kernel has no cgroup.kill", "Linux 5.14 or newer");
-  }
-}
-
-/** Which of --memory, --pids and --cpus a run started here can have. */
-async function checkRunLimits(cgroup: Check): Promise<Check> {
-  const name = "run limits";
-  if (cgroup.state !== "ok")
-    return warn(name, "none is possible: a limit needs a cgroup of the run's own", cgroup.remedy);
-  try {
-    const places = await probeLimits(findAnchorBinary());
-    const detail = places.map(limitText).join("; ");
-    const possible = places.every(({ how }) => how === "v2" || how === "v1");
-    return possible ? ok(name, detail) : warn(name, detail, DELEGATION_HINT);
-  } catch (error) {
-    return bad(name, errorMessage(error));
-  }
-}
-
-function limitText({ controller, how, where }: LimitProbe): string {
-  switch (how) {
-    case "v2":
-      return `${controller}: by cgroup v2 in ${where}`;
-    case "v1":
-      return `${controller}: by cgroup v1 in ${where}`;
-    case "job":
-      return `${controller}: by the run's Job Object`;
-    case "v2-refused":
-    case "v1-refused":
-      return `${controller}: not possible, ${where} cannot be written`;
-    case null:
-      return `${controller}: not possible, no cgroup here has the controller`;
-  }
 }
 
 /** A gateway holds one connection and up to four files for each run, a launcher one for each anchor. */

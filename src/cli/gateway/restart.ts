@@ -15,7 +15,7 @@ import { readOwnFile } from "../../home/own-file.js";
 import { resolveHome } from "../../home/state-directory.js";
 import { OPEN_RUN_STATES, type RunRecord } from "../../model/run.js";
 import { findStateDirectory, openStoreForReading } from "../../store/open.js";
-import { assertOperator, assertOutsideRun } from "../client/connect.js";
+import { assertOperator, assertOutsideRun, warnOfLogout } from "../client/connect.js";
 import type { JsonFlag } from "../options/parsers.js";
 import { formatDuration } from "../options/units.js";
 import { exitCodes } from "../print/exit-code.js";
@@ -61,7 +61,9 @@ export async function restartBackgroundGateway(flags: JsonFlag): Promise<number>
   if (!json) printStopResult(stopped);
   const instanceId = stopped.kind === "none" ? null : stopped.instanceId;
   try {
-    const { status } = await startGateway(home);
+    const start = await startGateway(home);
+    const { status } = start;
+    warnOfLogout(start);
     if (json) print(toJson({ running: true, started: true, ...status }));
     else print(`started: ${gatewayStatusLine(status)}\n`);
     return 0;

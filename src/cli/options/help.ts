@@ -87,8 +87,11 @@ export function findCommand(group: Command, word: string): Command | undefined {
   return group.commands.find((each) => each.name() === word || each.aliases().includes(word));
 }
 
-export function unknownCommandText({ word, suggestions }: UnknownCommand): string {
+export function unknownCommandText({ group, word, suggestions }: UnknownCommand): string {
   const [first, ...others] = suggestions.map((each) => `holdfast ${each}`);
+  // After `acp`, the name of an agent is a command, too.
+  if (first === undefined && group.name() === "acp")
+    return `error: '${word}' is neither a command of acp nor an agent that speaks ACP; holdfast agents lists the agents`;
   if (first === undefined) return `error: unknown command '${word}'; holdfast help lists the commands`;
   return `error: unknown command '${word}' (did you mean ${[first, ...others].join(" or ")}?)`;
 }

@@ -57,6 +57,18 @@ export function collectPairs(
   return { ...before, [text.slice(0, equals)]: text.slice(equals + 1) };
 }
 
+/** Collects `name=value` options; a name that is repeated gets a list. */
+export function collectNamedValues(
+  text: string,
+  before: Readonly<Record<string, string | string[]>> = {},
+): Record<string, string | string[]> {
+  const equals = text.indexOf("=");
+  if (equals < 1) throw new InvalidArgumentError("Write name=value.");
+  const [name, value] = [text.slice(0, equals), text.slice(equals + 1)];
+  if (!Object.hasOwn(before, name)) return { ...before, [name]: value };
+  return { ...before, [name]: [...[before[name] ?? []].flat(), value] };
+}
+
 export function collectValues(text: string, before: readonly string[] = []): string[] {
   return [...before, text];
 }

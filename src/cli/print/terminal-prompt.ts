@@ -93,6 +93,26 @@ export async function ask(
   }
 }
 
+/** Asks until `over`. Ctrl-C is no answer: it is reported to `interrupted`, which ends the question. */
+export async function askUntil(
+  question: string,
+  over: AbortSignal,
+  interrupted: () => void,
+): Promise<string | null> {
+  let left = false;
+  const endLine = (): void => {
+    if (!left) process.stderr.write("\n");
+    left = true;
+  };
+  const onInterrupt = (): void => {
+    endLine();
+    interrupted();
+  };
+  const answer = await ask(question, { over, onInterrupt });
+  if (answer === null) endLine();
+  return answer;
+}
+
 /** The answer to `[y/N/later]`. Null: later. */
 export function verdictIn(answer: string): "allow" | "deny" | null {
   if (/^l/i.test(answer.trim())) return null;

@@ -2,6 +2,7 @@ import { execFile } from "node:child_process";
 import { mkdir, rm, writeFile } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
 import { promisify } from "node:util";
+import { defaults } from "../../defaults.js";
 import { BadInput, StateUnusable } from "../../errors.js";
 import { CLI_MAIN } from "../../gateway/start.js";
 import { errnoCode } from "../../home/errno.js";
@@ -82,7 +83,7 @@ const run = promisify(execFile);
 async function runAll(commands: readonly (readonly string[])[], otherwise: string): Promise<void> {
   for (const [at, [program = "", ...args]] of commands.entries())
     try {
-      await run(program, args, { windowsHide: true });
+      await run(program, args, { windowsHide: true, timeout: defaults.serviceManagerMs });
     } catch (error) {
       if (at < commands.length - 1) continue;
       const { stderr = "" } = error as { readonly stderr?: string };

@@ -11,6 +11,7 @@ import { type TaskInput, taskKeyOfRun, type ApplyResult, type Tasks } from "../.
 import { type MaintenanceAction, planMaintenance, type WorkStatus } from "../../tasks/plan-maintenance.js";
 import { ObservationWindow, sweepTasks } from "../../tasks/sweep.js";
 import type { TaskFinish, TaskInputEvent } from "../../tasks/transition.js";
+import { withUnansweredResult } from "../../tasks/wake-limits.js";
 import type { TaskEventFollower } from "../monitoring/event-follower.js";
 import type { SessionDelivery } from "./session-delivery.js";
 import { acknowledgeReadMessages, type ReadReceiptStore } from "./notifications.js";
@@ -133,11 +134,17 @@ export class Background implements AsyncDisposable {
   /** All changes of tasks pass through here. */
   async apply(taskId: string, event: TaskInputEvent, version?: number): Promise<ApplyResult | null> {
     const { tasks, tail } = this.#deps;
-    if (event.type === "finish") this.#typing.stop(taskId);
-    const answered = event.type === "finish" && this.#waiting.get(taskId)?.aborted === false;
-    const result = await tasks.apply(taskId, answered ? { ...event, answered } : event, version);
+    const complete = event.type === "finish" ? await this.#completeEnd(taskId, event) : event;
+    const result = await tasks.apply(taskId, complete, version);
     if (result?.kind !== "same") tail.wake();
     return result;
+  }
+
+  async #completeEnd(taskId: string, event: TaskFinish): Promise<TaskFinish> {
+    this.#typing.stop(taskId);
+    // Before the store is read: the caller may have its answer, and have gone, by then.
+    const answered = this.#waiting.get(taskId)?.aborted === false ? { answered: true } : {};
+    return { ...(await withUnansweredResult(this.#deps.store, taskId, event)), ...answered };
   }
 
   /** Sweeps all tasks and the messages in inboxes. Without `apply`, returns what would be done. */
@@ -281,14 +288,6 @@ export class Background implements AsyncDisposable {
 /** The event for work that failed to start. */
 function startFailure(error: unknown): TaskFinish {
   const at = Date.now();
-  return {
-    type: "finish",
-    at,
-    status: "failed",
-    outcome: null,
-    summary: null,
-    error: errorMessage(error),
-    actor: "",
-    startedAt: at,
-  };
+  const failed = { type: "finish", status: "failed", outcome: null, summary: null } as const;
+  return { ...failed, at, startedAt: at, error: errorMessage(error), actor: "" };
 }

@@ -58,8 +58,9 @@ export async function resolveTargets(
   const routed = await routeToUser(deps, routing, deliver);
   // The operator set a default channel to be notified of work in the background.
   const usesDefault = ownerSessionId === null && background && routed.targets.length > 0;
-  const defaultPolicy =
-    origin !== null ? "done_only" : seesResult ? "silent" : usesDefault ? "done_only" : undefined;
+  // A request that names a chat or a receiver of the end wants it.
+  const isNamed = origin !== null || deliver !== undefined;
+  const defaultPolicy = isNamed ? "done_only" : seesResult ? "silent" : usesDefault ? "done_only" : undefined;
   return { ownerSessionId, policy: notify ?? defaultPolicy, ...routed };
 }
 

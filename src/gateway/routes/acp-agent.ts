@@ -22,10 +22,10 @@ export function createAcpAgentHandlers(deps: HandlerDeps) {
       };
     },
 
-    acpLogin: async ({ body }) => {
+    acpLogin: async ({ body }, { disconnected: signal }) => {
       deps.assertAcceptingRuns();
       const { cwd, method = null } = body;
-      const login = await deps.acp.login({ command: deps.acp.commands.resolve(body), cwd, method });
+      const login = await deps.acp.login({ command: deps.acp.commands.resolve(body), cwd, method, signal });
       const { id, name } = login.method;
       const { terminal } = login;
       return {
@@ -34,12 +34,12 @@ export function createAcpAgentHandlers(deps: HandlerDeps) {
       };
     },
 
-    acpAgentSessions: async ({ body }) => {
+    acpAgentSessions: async ({ body }, { disconnected: signal }) => {
       deps.assertAcceptingRuns();
       const { agent, cwd, directory, limit } = body;
       const found = await deps.acp.listAgentSessions({
         ...{ agent: agent ?? null, command: deps.acp.commands.resolve(body), cwd, limit },
-        directory: directory ?? null,
+        ...{ directory: directory ?? null, signal },
       });
       return {
         sessions: found.map(({ sessionId, cwd: at, title, updatedAt }) => ({

@@ -9,6 +9,7 @@ import { BadInput, NotFound } from "../../errors.js";
 import type { AcpPermissionRequest, AcpSession, AcpTurn } from "../../model/acp/acp.js";
 import { newTurnId } from "../../model/ids.js";
 import {
+  acpElicitationResponse,
   acpPermissionResponse,
   acpSessionResponse,
   acpTurnResponse,
@@ -99,7 +100,8 @@ export function createAcpHandlers(deps: HandlerDeps) {
     },
 
     acpAnswer: async ({ params, body }, { requester }) => {
-      const answer = await acp.answerPermission(params.id, body.verdict, requester.actor, body);
+      const verdict = body.verdict === "cancel" ? "cancelled" : body.verdict;
+      const answer = await acp.answerPermission(params.id, verdict, requester.actor, body);
       if (answer === null)
         throw new NotFound(`permission request ${params.id}; \`holdfast acp permissions\` lists all`);
       const { permission, decided } = answer;
@@ -116,6 +118,7 @@ export function createAcpHandlers(deps: HandlerDeps) {
         question === null ? NO_PAGE : await pageOfQuestion(question, query.page, query.reveal === true);
       return {
         permission: acpPermissionResponse(permission, question, await keyOf(permission)),
+        form: acpElicitationResponse(acp.elicitationOf(permission)),
         ...page,
         parts: [...parts],
       };

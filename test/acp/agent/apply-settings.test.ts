@@ -55,6 +55,18 @@ test("settings change later, with the older lists of models and modes too", asyn
   expect(updates.map(({ data }) => data)).toEqual([{ model: "large", mode: "code", actor: "ada" }]);
 });
 
+test("settings before a refused one stay, and are made again after a restart", async () => {
+  const { fixture, session } = await openAcpSession(settableAgent());
+  const change = fixture.acp.setSettings(session, { model: "large", options: { effort: "huge" } }, "ada");
+  await expect(change).rejects.toMatchObject({ code: "BAD_INPUT" });
+  expect((await fixture.session(session)).settings).toEqual({ model: "large" });
+  const updates = await fixture.store.listAcpUpdates({ sessionId: session, type: "settings" });
+  expect(updates.map(({ data }) => data)).toEqual([{ model: "large", actor: "ada" }]);
+  await fixture.signalAgent(session);
+  await fixture.waitForState(session, "down");
+  expect(await settingsOf(fixture, session)).toMatchObject({ model: "large", effort: "low" });
+});
+
 test("a refused change is an error and is not remembered", async () => {
   const { fixture, session } = await openAcpSession(settableAgent("deaf"));
   const change = fixture.acp.setSettings(session, { model: "large" }, "ada");

@@ -56,6 +56,13 @@ test("additional directories are passed to an agent that takes them, and refused
   const session = await fixture.spawn(settableAgent(), { environment, key: "second", directories });
   const { text } = await fixture.promptAndWait(session, "report");
   expect(JSON.parse(text)).toMatchObject({ additionalDirectories: directories });
+  const again = (other: readonly string[]) =>
+    fixture.spawn(settableAgent(), { environment, key: "second", directories: other });
+  expect(await again(directories)).toBe(session);
+  await expect(again(["/srv/c"])).rejects.toMatchObject({
+    code: "SESSION_TAKEN",
+    message: expect.stringContaining("with other directories") as string,
+  });
   const refused = fixture.spawn(settableAgent(), { key: "third", directories });
   await expect(refused).rejects.toThrow("the agent does not take additional directories");
 });

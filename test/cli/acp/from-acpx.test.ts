@@ -129,4 +129,50 @@ test("names of commands come before names of agents, and other words are refused
     code: 2,
     stderr: expect.stringContaining("prompt") as string,
   });
+  expect(await cli.holdfast("acp", "no-such-agent", "x")).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining("holdfast agents lists the agents") as string,
+  });
+});
+
+test("options of a session are applied to the open one, or refused, and never ignored", async () => {
+  const cwd = join(directory, "options");
+  await mkdir(cwd);
+  const codex = (...words: string[]) =>
+    cli.holdfast("acp", "codex", "--cwd", cwd, "--format", "quiet", ...words);
+  expect(await codex("--approve-all", "hello")).toMatchObject({ code: 0 });
+  expect(await codex("--deny-all", "hello")).toMatchObject({
+    code: 1,
+    stdout: "",
+    stderr: expect.stringMatching(
+      /with other permissions; `holdfast acp close codex@\S+` closes it/,
+    ) as string,
+  });
+  const changed = await codex("--model", "large", "hello");
+  expect(JSON.parse(changed.stdout)).toMatchObject({ model: "large", turns: 2 });
+  expect(await codex("--new", "--deny-all", "hello")).toMatchObject({ code: 0 });
+});
+
+test("the short form takes prompts and files as acp prompt does", async () => {
+  const cwd = join(directory, "files");
+  await mkdir(cwd);
+  const path = join(cwd, "prompt.txt");
+  await writeFile(path, "from a file");
+  const codex = (...words: string[]) => cli.holdfast("acp", "codex", "--cwd", cwd, ...words);
+  expect(await codex("-f", path, "--format", "quiet")).toMatchObject({ code: 0 });
+  expect(await codex("-f", path, "--file", path, "--format", "quiet")).toMatchObject({ code: 0 });
+  const [first, second] = JSON.parse(
+    (await cli.holdfast("acp", "history", "codex@files", "--json")).stdout,
+  ) as { prompt: string; attachments: object[] }[];
+  expect(first).toMatchObject({ prompt: "from a file", attachments: [] });
+  expect(second).toMatchObject({ prompt: "from a file", attachments: [{ name: "prompt.txt" }] });
+  expect(await codex("--file", path)).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining("files, images and links need a prompt") as string,
+  });
+  expect(await codex("--once")).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining("--once needs a prompt") as string,
+  });
+  expect(await codex("-s", "", "hello")).toMatchObject({ code: 2 });
 });

@@ -216,3 +216,45 @@ test("a rule is added to a session or an agent, and bad input adds none", async 
     });
   expect(await acp("permissions", "revoke", agents.stdout.trim())).toMatchObject({ code: 0 });
 });
+
+const form = (question: object): string => scriptedPrompt({ elicit: question }, { say: "!" });
+const PORTS = {
+  message: "Which ports?",
+  requestedSchema: {
+    type: "object",
+    properties: {
+      name: { type: "string", title: "Service" },
+      ports: { type: "array", items: { type: "string" } },
+    },
+    required: ["name"],
+  },
+};
+
+test("a question of an agent to its user is listed, shown, and answered, declined or dismissed", async () => {
+  const ask = async (...answer: readonly string[]) => {
+    const { child, finished } = shared.gatewayFixture.start("acp", "prompt", "asks", form(PORTS));
+    await waitForText(child.stdout, "holdfast acp permissions show prm_");
+    const { stdout: listed } = await acp("permissions");
+    expect(listed).toMatch(/^prm_\w+ +asks +expires in 4m\d+s +part +elicitation: 'Which ports\?'$/m);
+    const [id = ""] = /prm_\w+/.exec(listed) ?? [];
+    const [verdict = "", ...options] = answer;
+    const shown = await acp("permissions", "show", id);
+    const wrong = await acp("permissions", "allow", id, "--answer", "speed=1");
+    expect(wrong).toMatchObject({ code: 2, stderr: expect.stringContaining("has no field") as string });
+    const answered = await acp("permissions", verdict, id, ...options);
+    return { id, shown: shown.stdout, answered, stdout: (await finished).stdout };
+  };
+  const answers = ["--answer", "name=web", "--answer", "ports=80", "--answer", "ports=443"];
+  const accepted = await ask("allow", ...answers);
+  const { id } = accepted;
+  expect(accepted.shown).toContain("field ports: '(list; optional)'");
+  expect(accepted.shown).toContain(
+    `to answer: holdfast acp permissions allow ${id} --answer 'name=<string>'; to decline: \`deny\`, to dismiss: \`cancel\``,
+  );
+  expect(accepted.answered).toMatchObject({ code: 0, stdout: `${id}: allow\n` });
+  expect(accepted.stdout).toContain('\n<accept {"name":"web","ports":["80","443"]}>!\n');
+  expect((await ask("deny")).stdout).toContain("\n<decline>!\n");
+  const cancelled = await ask("cancel");
+  expect(cancelled.answered).toMatchObject({ code: 0, stdout: `${cancelled.id}: cancel\n` });
+  expect(cancelled.stdout).toContain("\n<cancel>!\n");
+});

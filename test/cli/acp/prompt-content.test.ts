@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { beforeAll, expect, test } from "vitest";
-import { mentionedPaths, readPromptContent } from "../../../src/cli/acp/prompt-content.js";
+import { mentionedPaths, readPromptContent, readPromptFile } from "../../../src/cli/acp/prompt-content.js";
 import { featureAgent } from "../../support/agents/acp-fixture.js";
 import { gatewayAndCliForFile } from "../../support/cli/batch-cli.js";
 
@@ -80,7 +80,19 @@ test.each([
   expect(() => readPromptContent("", flags)).toThrow(why);
 });
 
-test("empty and large files are refused", () => {
+test("empty and large files are refused, also those that never end", () => {
+  expect(() => readPromptContent("", { file: ["/dev/zero"] })).toThrow("at most 3145728 bytes can be sent");
   expect(() => readPromptContent("", { file: [files.empty] })).toThrow("is empty; nothing was sent");
-  expect(() => readPromptContent("", { image: [files.large] })).toThrow("at most 3145728 can be sent");
+  expect(() => readPromptContent("", { image: [files.large] })).toThrow("at most 3145728 bytes can be sent");
+});
+
+test("a prompt file is UTF-8 text, or stdin", async () => {
+  writeFileSync(files.empty, Buffer.from("caf\xe9", "latin1"));
+  expect(() => readPromptFile(files.empty)).toThrow("is not UTF-8 text");
+  // Its stdin is empty.
+  const piped = await shared.gatewayFixture.holdfast(
+    ...["acp", "spawn", "--agent-command", command(), "--name", "piped", "-f", "-"],
+  );
+  expect(piped).toMatchObject({ code: 2 });
+  expect(piped.stderr).toContain("the prompt is empty; nothing was sent");
 });

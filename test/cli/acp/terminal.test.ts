@@ -250,3 +250,31 @@ test("Ctrl-C while the agent starts closes the session", async () => {
   const { sessions } = await (await gatewayFixture.client()).acpList({});
   expect(sessions.map(({ key }) => key)).not.toContain("slow");
 });
+
+test("on a terminal, the fields of a form are asked for until they fit, and an address is not opened", async () => {
+  const properties = {
+    port: { type: "integer", minimum: 1 },
+    zones: { type: "array", items: { enum: ["a", "b"] } },
+    stage: { type: "string", default: "test" },
+  };
+  const requestedSchema = { type: "object", properties, required: ["port"] };
+  const url = { mode: "url", elicitationId: "e1", message: "Log in", url: "https://example.test/in" };
+  const prompt = scriptedPrompt({ elicit: { message: "Where?", requestedSchema } }, { elicit: url });
+  const runId = await terminalOf(100, {}, "prompt", session, prompt);
+  const answer = async (question: string, ...keys: readonly string[]): Promise<void> => {
+    await gatewayFixture.waitForScreen(runId, question);
+    await type(runId, ...keys);
+  };
+  await answer("answer it? [y/N/later]", "y", "Enter");
+  await answer("port (integer):", "0", "Enter");
+  await answer("zones (values, separated by commas, optional):", "a", ",", "b", "Enter");
+  await answer("stage (string, default test):", "Enter");
+  await answer('the field "port" needs at least 1; nothing was sent\n  port (integer):', "8", "0", "Enter");
+  await answer("port (integer): 80\n  zones (values, separated by commas, optional):", "Enter");
+  await answer("optional):\n  stage (string, default test):", "Enter");
+  await gatewayFixture.waitForScreen(runId, '<accept {"port":80,"stage":"test"}>');
+  await gatewayFixture.waitForScreen(runId, "open it yourself: https://example.test/in");
+  await answer("done? [y/N/later]", "y", "Enter");
+  expect((await ended(runId)).exit).toMatchObject({ code: 0 });
+  expect(await screen(runId)).toContainEqual(expect.stringContaining("<accept>"));
+});

@@ -34,3 +34,25 @@ test("a command of an agent that waits for approval is notified once to the chan
   expect(messages).toHaveLength(1);
   await client.acpClose({ params: { id } });
 });
+
+test("a permission request of an agent is told to the channel of the agent's task, once", async () => {
+  const { client, gatewayFixture } = fixture;
+  const id = await openScriptedSession(gatewayFixture, "asker", {
+    prompt: scriptedPrompt({ ask: "deploy it" }, { say: "deployed" }),
+    background: true,
+    rules: [{ effect: "ask" }],
+    origin: { channel: "user" },
+  });
+  const told = async (): Promise<string[]> =>
+    (await readFile(fixture.received, "utf8")).split("\n").filter((line) => line.includes("asker waits for"));
+  await waitFor("the user is told", async () => (await told()).length > 0);
+  const [request] = (await client.acpPermissions({ query: { session: id } })).permissions;
+  expect(request).toMatchObject({ title: "deploy it", sessionKey: "asker" });
+  const [message] = await told();
+  expect(message).toContain("asker waits for permission, at most 5 min: execute: deploy it");
+  expect(message).toContain(`holdfast acp permissions show ${request?.id}`);
+  await client.acpAnswer({ params: { id: request?.id ?? "" }, body: { verdict: "allow" } });
+  await fixture.tasks("wait", "asker");
+  expect(await told()).toHaveLength(1);
+  await client.acpClose({ params: { id } });
+});

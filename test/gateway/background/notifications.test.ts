@@ -1,7 +1,11 @@
 import { DatabaseSync } from "@photostructure/sqlite";
 import { expect, test } from "vitest";
 import { acknowledgeReadMessages } from "../../../src/gateway/background/notifications.js";
-import { findCurrentTask, resolveTargets } from "../../../src/gateway/background/notification-targets.js";
+import {
+  findCurrentTask,
+  type NotifyRequest,
+  resolveTargets,
+} from "../../../src/gateway/background/notification-targets.js";
 import type { NotificationTarget } from "../../../src/model/outbox.js";
 import { SessionHistory } from "../../../src/sessions/history.js";
 import { newSession } from "../../support/store/session-samples.js";
@@ -19,6 +23,24 @@ test("a new task of a session is a child of the session's current task, also aft
   for (let n = 0; n < 101; n += 1) await registry.startTask(await resolveTargets(deps, asks));
   expect(await findCurrentTask(registry.store, requester)).toBe(own.taskId);
   expect(await findCurrentTask(registry.store, { kind: "operator", actor: "operator" })).toBeNull();
+});
+
+test("a request that names the receiver of the end is notified of it, also for a command", async () => {
+  await using registry = await openTaskRegistry();
+  const { session } = await registry.store.createSession(newSession());
+  const requester = { kind: "session", actor: "session", session } as const;
+  const deps = { store: registry.store, channels: {}, notify: { deliver: "user" } } as const;
+  const policyOf = async (requested: NotifyRequest) => {
+    const asks = { requester, requested, mode: "interactive", parentSessionId: null } as const;
+    const started = await registry.startTask({
+      ...(await resolveTargets(deps, asks)),
+      runtime: "exec",
+    });
+    return started.policy;
+  };
+  expect(await policyOf({ background: true })).toBe("silent");
+  expect(await policyOf({ background: true, deliver: "wake" })).toBe("done_only");
+  expect(await policyOf({ background: true, deliver: "wake", notify: "silent" })).toBe("silent");
 });
 
 test("the current task of a session is its running turn, otherwise its first queued turn", async () => {

@@ -98,6 +98,22 @@ describe("the end of a background child", () => {
     expect(heardOf(wokenId)).toEqual([expect.stringMatching(/for the agent/)]);
   });
 
+  test("reaches the chat also if the agent that it wakes does not answer", async () => {
+    const parent = await bossOf("deliver-6", "-100/6");
+    const id = await startChild(parent.client, "DIE of it", "wake");
+    let wokenId = "";
+    await waitFor("the agent is woken", async () => {
+      const { tasks } = await fixture.client.listTasks({ query: { session: parent.id } });
+      wokenId = tasks.find(({ parentTaskId }) => parentTaskId === id)?.taskId ?? "";
+      return wokenId !== "";
+    });
+    await told(wokenId, "delivered");
+    expect((await shown(wokenId)).task.status).toBe("failed");
+    expect(heardOf(wokenId)).toEqual([
+      expect.stringMatching(/^Task “result of .* failed: .*\nTask “echo DIE of it” succeeded: DIE of it$/),
+    ]);
+  });
+
   test("reaches the chat if the parent has no agent to wake", async () => {
     const { session } = await fixture.client.openSession({
       body: { key: "deliver-5", execRules: [{ effect: "allow" }] },

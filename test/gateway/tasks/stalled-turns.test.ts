@@ -14,31 +14,36 @@ afterAll(() => void Object.assign(defaultAcpLimits, { stallMs: defaultStallMs })
 const { stage: fixture, place, userHeard, shown, ended, told } = taskGateway();
 
 test("a silent turn is shown as stalled and its user is notified; the stall ends nothing, and the turn completes", async () => {
-  const go = join(place, "go");
+  const [watched, go] = [join(place, "watched"), join(place, "go")];
+  const activity = { update: { sessionUpdate: "current_mode_update", currentModeId: "think" } };
   const { session, turn } = await fixture.client.acpSpawn({
     body: {
       ...{ argv: scriptedAgent, cwd: place, key: "thinker", background: true, origin: userOrigin },
-      prompt: JSON.stringify([{ say: "a" }, { wait: go }, { say: "b" }]),
+      prompt: JSON.stringify([{ wait: watched }, activity, { wait: go }, { say: "done" }]),
     },
   });
   const id = turn?.turnId ?? "";
   await waitFor("it runs", async () => (await shown(id)).task.status === "running");
   // After the start, so that the notice of the start does not delay that of the stall.
   await fixture.client.notifyTask({ params: { id }, body: { policy: "state_changes" } });
+  // Ends a stall that began before the policy was set, and that nobody is told.
+  writeFileSync(watched, "");
+  await waitFor("the user is told", () => userHeard().some(({ text }) => text.includes("no progress")));
   await waitFor("the task is stalled", async () => (await shown(id)).task.stalledAt !== null);
   const { session: row, turns } = await fixture.client.acpShow({ params: { id: session.sessionId } });
   expect(row.state).toBe("ready");
   expect(turns).toMatchObject([{ turnId: id, state: "running", stalledAt: expect.any(Number) }]);
   const { task, events } = await shown(id);
   expect(events.map(({ type }) => type)).toContain("stalled");
-  await waitFor("the user is notified", () => userHeard().some(({ text }) => text.includes("no progress")));
   writeFileSync(go, "");
-  expect(await ended(id)).toMatchObject({ status: "succeeded", summary: "ab", stalledAt: null });
+  expect(await ended(id)).toMatchObject({ status: "succeeded", summary: "done", stalledAt: null });
   await told(id, "delivered");
   const heard = userHeard().filter(({ taskId }) => taskId === task.taskId);
-  // On a slow machine the turn may be silent for that long again.
-  expect(new Set(heard.slice(0, -1).map(({ type }) => type))).toEqual(new Set(["task.state"]));
-  expect(heard.at(-1)?.type).toBe("task.terminal");
+  // Further state messages within a minute wait, and are dropped at the end.
+  expect(heard).toMatchObject([
+    { type: "task.state", text: expect.stringContaining("no progress") },
+    { type: "task.terminal", text: expect.stringContaining("succeeded") },
+  ]);
   expect((await fixture.client.acpShow({ params: { id: session.sessionId } })).session.runId).toBe(row.runId);
   await fixture.client.acpClose({ params: { id: session.sessionId } });
 });

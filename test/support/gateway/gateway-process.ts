@@ -1,11 +1,12 @@
 import { spawn } from "node:child_process";
-import { mkdtemp } from "node:fs/promises";
+import { mkdtemp, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, onTestFinished } from "vitest";
 import type { GatewayClient } from "../../../src/api/client.js";
 import { startGateway } from "../../../src/gateway/start.js";
 import { reachGateway } from "../../../src/gateway/locate.js";
+import { cliWithDefaults, type DefaultOverrides } from "../cli/cli-fixture.js";
 import { removeStateDirectory } from "../temporary-directory.js";
 import { waitFor } from "../wait-for.js";
 
@@ -17,10 +18,23 @@ export interface GatewayProcess {
   readonly pid: number;
 }
 
-export async function startGatewayProcess(home: string): Promise<GatewayProcess> {
-  await startGateway(home, cliPath);
+/** `numbers`: other default numbers of the product. */
+export async function startGatewayProcess(home: string, numbers?: DefaultOverrides): Promise<GatewayProcess> {
+  await startGateway(home, numbers === undefined ? cliPath : await writeEntryPoint(home, numbers));
   const reached = (await reachGateway(home)) ?? expect.fail("it does not answer");
   return { client: reached.client, pid: reached.status.pid };
+}
+
+/** An entry point of the command line with other default numbers. */
+async function writeEntryPoint(home: string, numbers: DefaultOverrides): Promise<string> {
+  const words = cliWithDefaults(numbers);
+  const path = join(home, "main.mjs");
+  const [script = ""] = words;
+  await writeFile(
+    path,
+    `process.argv.splice(1, 1, ...${JSON.stringify(words)});\nawait import(${JSON.stringify(script)});\n`,
+  );
+  return path;
 }
 
 /** A state directory, and a bystander. */

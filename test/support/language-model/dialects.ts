@@ -13,9 +13,12 @@ export interface ModelTool {
   readonly required: readonly string[];
 }
 
-export type ModelReply =
+export type ModelAnswer =
   | { readonly text: string }
   | { readonly call: { readonly name: string; readonly args: Readonly<Record<string, unknown>> } };
+
+/** The number is part of the ids in the reply: some agents ignore a message or a tool call with an id they have seen. */
+export type ModelReply = ModelAnswer & { readonly number: number };
 
 /** One HTTP API of language models. */
 export interface ModelDialect {
@@ -58,7 +61,7 @@ const SHELL_TOOL_NAMES = [
 ];
 
 /** A call of the offered shell tool, with the parameters that it requires. */
-export function callShellTool(tools: readonly ModelTool[], command: string): ModelReply {
+export function callShellTool(tools: readonly ModelTool[], command: string): ModelAnswer {
   const tool = tools.find(({ name }) => SHELL_TOOL_NAMES.includes(name));
   if (tool === undefined) return { text: `no shell among ${tools.map(({ name }) => name).join(", ")}` };
   const args: Record<string, unknown> = {};
@@ -88,7 +91,7 @@ export const chatCompletions: ModelDialect = {
   stream(reply) {
     const chunk = (delta: object, finish: string | null): string =>
       serverSentEvent({
-        id: "chat-1",
+        id: `chat-${reply.number}`,
         object: "chat.completion.chunk",
         created: 1,
         model: "fake",
@@ -101,7 +104,7 @@ export const chatCompletions: ModelDialect = {
   whole(reply) {
     const { delta, finish } = deltaOf(reply);
     return {
-      id: "chat-1",
+      id: `chat-${reply.number}`,
       object: "chat.completion",
       created: 1,
       model: "fake",
@@ -116,7 +119,7 @@ function deltaOf(reply: ModelReply): { delta: object; finish: string } {
   const { name, args } = reply.call;
   const call = {
     index: 0,
-    id: "call_1",
+    id: `call_${reply.number}`,
     type: "function",
     function: { name, arguments: JSON.stringify(args) },
   };
@@ -138,7 +141,12 @@ export const responses: ModelDialect = {
     };
   },
   stream(reply) {
-    const response = { id: "response-1", object: "response", status: "in_progress", output: [] };
+    const response = {
+      id: `response-${reply.number}`,
+      object: "response",
+      status: "in_progress",
+      output: [],
+    };
     const item = itemOf(reply);
     const steps = [
       { type: "response.created", response },
@@ -171,7 +179,7 @@ function responseOf(reply: ModelReply): object {
     total_tokens: 15,
   };
   return {
-    id: "response-1",
+    id: `response-${reply.number}`,
     object: "response",
     status: "completed",
     output: [itemOf(reply)],
@@ -182,7 +190,7 @@ function responseOf(reply: ModelReply): object {
 function itemOf(reply: ModelReply): { id: string; type: string } & Record<string, unknown> {
   if ("text" in reply)
     return {
-      id: "message-1",
+      id: `message-${reply.number}`,
       type: "message",
       role: "assistant",
       status: "completed",
@@ -190,9 +198,9 @@ function itemOf(reply: ModelReply): { id: string; type: string } & Record<string
     };
   const { name, args } = reply.call;
   return {
-    id: "function-1",
+    id: `function-${reply.number}`,
     type: "function_call",
-    call_id: "call_1",
+    call_id: `call_${reply.number}`,
     name,
     arguments: JSON.stringify(args),
     status: "completed",
@@ -269,9 +277,9 @@ function messageOf(reply: ModelReply): { content: readonly object[]; stop_reason
   const block =
     "text" in reply
       ? { type: "text", text: reply.text }
-      : { type: "tool_use", id: "toolu_1", name: reply.call.name, input: reply.call.args };
+      : { type: "tool_use", id: `toolu_${reply.number}`, name: reply.call.name, input: reply.call.args };
   return {
-    id: "message-1",
+    id: `message-${reply.number}`,
     type: "message",
     role: "assistant",
     model: "claude-sonnet-4-5",

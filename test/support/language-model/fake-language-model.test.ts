@@ -61,6 +61,20 @@ test.each(Object.entries(dialects))(
   },
 );
 
+test.each(["chat completions", "responses", "messages"] as const)(
+  "%s: every tool call has an id of its own",
+  async (name) => {
+    const { path, offer, prompt } = dialects[name];
+    await using model = await FakeLanguageModel.start();
+    model.script.command = "echo hi";
+    const ids = async (): Promise<string[]> =>
+      [...(await ask(model, path, { ...offer, ...prompt })).matchAll(/(?:call|toolu)_\d+/g)].map(String);
+    const [first, second] = [await ids(), await ids()];
+    expect(first.length).toBeGreaterThan(0);
+    expect(second.filter((id) => first.includes(id))).toEqual([]);
+  },
+);
+
 test("an answer can be held back until the test says so", async () => {
   await using model = await FakeLanguageModel.start();
   const { path, offer, prompt } = dialects.responses;

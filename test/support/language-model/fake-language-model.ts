@@ -9,8 +9,8 @@ import {
   generateContent,
   type JsonObject,
   messages,
+  type ModelAnswer,
   type ModelDialect,
-  type ModelReply,
   type ModelRequest,
   responses,
 } from "./dialects.js";
@@ -30,8 +30,8 @@ export class FakeLanguageModel implements AsyncDisposable {
   readonly script: ModelScript = { command: null, text: "Done." };
   /** The kind of every request, in order. */
   readonly asked: ModelRequest["kind"][] = [];
-  /** The body of the last request with tools. */
-  lastBody = "";
+  /** The bodies of the requests with tools. Some agents make requests of their own beside those of a prompt. */
+  readonly bodies: string[] = [];
   /** Other paths that were requested. */
   readonly other: string[] = [];
   readonly #server = createServer((request, response) => {
@@ -48,6 +48,11 @@ export class FakeLanguageModel implements AsyncDisposable {
 
   get url(): string {
     return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
+  }
+
+  /** Whether one request with tools had all these texts. */
+  hasReceived(...texts: readonly string[]): boolean {
+    return this.bodies.some((body) => texts.every((each) => body.includes(each)));
   }
 
   /** Holds back all answers until the returned function is called. */
@@ -71,15 +76,15 @@ export class FakeLanguageModel implements AsyncDisposable {
     const ask = dialect.read(JSON.parse(body) as JsonObject, pathname);
     this.asked.push(ask.kind);
     if (ask.kind !== "aside") {
-      this.lastBody = body;
+      this.bodies.push(body);
       await this.#held;
     }
-    const reply = this.#reply(ask);
+    const reply = { ...this.#answer(ask), number: this.asked.length };
     response.setHeader("content-type", ask.streamed ? "text/event-stream" : "application/json");
     response.end(ask.streamed ? dialect.stream(reply).join("") : JSON.stringify(dialect.whole(reply)));
   }
 
-  #reply({ kind, tools }: ModelRequest): ModelReply {
+  #answer({ kind, tools }: ModelRequest): ModelAnswer {
     const { command, text: answer } = this.script;
     return kind === "prompt" && command !== null ? callShellTool(tools, command) : { text: answer };
   }

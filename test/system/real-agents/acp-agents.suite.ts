@@ -15,21 +15,25 @@ import {
   TREE_LEGEND,
 } from "../../support/agents/stubborn-tree.js";
 import { waitForRunEnd } from "../../support/gateway/real-gateway.js";
+import { readProcess } from "../../support/live-processes.js";
 import type { FakeLanguageModel } from "../../support/language-model/fake-language-model.js";
 import { findProcessesOfRun } from "../../support/supervisor/real-supervisor.js";
 import { removeStateDirectory } from "../../support/temporary-directory.js";
-import { agentRecipes, prepareAgent } from "./agent-recipes.js";
+import { agentRecipes, nextMinute, prepareAgent } from "./agent-recipes.js";
 import { waitFor } from "../../support/wait-for.js";
 
 /** Time for the processes of a tool to exit by themselves. */
 const SETTLE_MS = 3_000;
 const SLOWLY = 120_000;
+/** Its output proves that it was executed: some agents report a command that they refuse as completed. */
+const TREE_WITH_OUTPUT = `${STUBBORN_TREE_THEN_EXIT}\nprintf tree-%s 42`;
 const main = join(process.cwd(), "dist/cli/main.js");
 
 type Turn = ResponseOf<"acpPrompt">["turn"];
 
 /** A gateway of its own with one session of one real agent. */
 class Scene {
+  readonly agent: string;
   readonly home: string;
   readonly model: FakeLanguageModel;
   client: GatewayClient;
@@ -37,14 +41,20 @@ class Scene {
   params = { id: "" };
   #pid: number;
 
-  constructor(home: string, model: FakeLanguageModel, client: GatewayClient, pid: number) {
+  constructor(
+    agent: string,
+    home: string,
+    model: FakeLanguageModel,
+    { client, pid }: { client: GatewayClient; pid: number },
+  ) {
+    this.agent = agent;
     this.home = home;
     this.model = model;
     this.client = client;
     this.#pid = pid;
   }
 
-  static async open(agent: string): Promise<Scene> {
+  static async open(agent: string, settings = agentRecipes[agent]?.unconfined): Promise<Scene> {
     const state = await mkdtemp(join(tmpdir(), "hf-"));
     onTestFinished(() => removeStateDirectory(state));
     const { home, model, inherit: environment } = await prepareAgent(agent);
@@ -53,11 +63,10 @@ class Scene {
       expect(bystander.exitCode ?? bystander.signalCode, "the bystander").toBeNull();
       bystander.kill("SIGKILL");
     });
-    const { client, pid } = await gateway(state);
-    const scene = new Scene(state, model, client, pid);
+    const scene = new Scene(agent, state, model, await gateway(state));
     onTestFinished(() => scene.#leave());
-    const body = { agent, cwd: home, environment, key: "one", permissions: "approve-all" } as const;
-    const { session } = await client.acpSpawn({ body });
+    const body = { agent, cwd: home, environment, key: "one", permissions: "approve-all", settings } as const;
+    const { session } = await scene.client.acpSpawn({ body });
     scene.params = { id: session.sessionId };
     return scene;
   }
@@ -120,14 +129,33 @@ async function gateway(home: string): Promise<{ client: GatewayClient; pid: numb
   return { client: reached.client, pid: reached.status.pid };
 }
 
+/** What the tool of a turn leaves, by agent: at the turn's end, after a cancel, and after SIGTERM to the agent. */
+const LEFT: Readonly<Record<string, Readonly<Record<"end" | "cancel" | "SIGTERM", string>>>> = {
+  opencode: { end: "bnste", cancel: "ste", SIGTERM: "t" },
+  codex: { end: "se", cancel: "se", SIGTERM: "" },
+  gemini: { end: "nse", cancel: "e", SIGTERM: "Fbnste" },
+  qwen: { end: "nse", cancel: "se", SIGTERM: "" },
+  claude: { end: "bnste", cancel: "e", SIGTERM: "" },
+  copilot: { end: "bnste", cancel: "ste", SIGTERM: "t" },
+  pi: { end: "bnste", cancel: "se", SIGTERM: "" },
+};
+
+/** The processes that are left when the agent has ended those that it ends. */
+async function leftBy(agent: string, action: "end" | "cancel" | "SIGTERM"): Promise<string> {
+  const expected = LEFT[agent]?.[action];
+  await waitFor(() => livingParts() === expected, SLOWLY / 4).catch(() => undefined);
+  await sleep(SETTLE_MS);
+  expect(livingParts()).toBe(expected);
+  return livingParts();
+}
+
 /** Actions in the middle of a turn, while the foreground command of the tool runs. Each resolves with the live processes after it. */
 const actions: Readonly<Record<string, (scene: Scene) => Promise<string>>> = {
   cancel: async (scene) => {
     const root = await scene.root();
     const { turn } = await scene.client.acpCancel({ params: scene.params });
     expect(turn?.outcome).toMatch(/^cancel/);
-    await sleep(SETTLE_MS);
-    const left = livingParts();
+    const left = await leftBy(scene.agent, "cancel");
     expect(turn?.audit?.reaped).toBe(false);
     expect(await scene.root()).toBe(root);
     return left;
@@ -147,9 +175,11 @@ const actions: Readonly<Record<string, (scene: Scene) => Promise<string>>> = {
     return left;
   },
   "SIGTERM agent": async (scene) => {
+    const root = await scene.root();
     await scene.signalAgent("SIGTERM");
-    await sleep(SETTLE_MS);
-    return livingParts();
+    const left = await leftBy(scene.agent, "SIGTERM");
+    if (scene.agent === "gemini") expect(readProcess(root), "it ignores SIGTERM").not.toBeNull();
+    return left;
   },
   "SIGKILL agent": async (scene) => {
     await scene.signalAgent("SIGKILL");
@@ -158,9 +188,11 @@ const actions: Readonly<Record<string, (scene: Scene) => Promise<string>>> = {
     expect(await scene.last()).toMatchObject({ outcome: "interrupted" });
     scene.model.script.command = null;
     scene.model.script.text = "Back again.";
+    if (scene.agent === "gemini") await nextMinute();
     const next = await scene.ask("again");
+    expect(next).toMatchObject({ outcome: "completed", contextLost: false });
     expect(next.text).toContain("Back again.");
-    return `-${next.contextLost ? " (context lost)" : ""}`;
+    return livingParts();
   },
   "SIGKILL gateway": async (scene) => {
     const root = await scene.root();
@@ -192,13 +224,14 @@ for (const name of Object.keys(agentRecipes)) {
     async () => {
       const scene = await Scene.open(name);
       const root = await scene.root();
-      scene.model.script.command = STUBBORN_TREE_THEN_EXIT;
+      scene.model.script.command = TREE_WITH_OUTPUT;
       scene.model.script.text = "The tool has run.";
       const turn = await scene.ask("go");
       expect(turn).toMatchObject({ outcome: "completed", stopReason: "end_turn" });
       expect(turn.text).toContain("The tool has run.");
       expect(turn.toolCalls.map(({ status }) => status)).toEqual(["completed"]);
-      const left = livingParts();
+      expect(scene.model.hasReceived("tree-42"), "the output of the tool").toBe(true);
+      const left = await leftBy(name, "end");
       scene.model.script.command = null;
       scene.model.script.text = "Once more.";
       expect((await scene.ask("again")).text).toContain("Once more.");
@@ -221,6 +254,19 @@ for (const name of Object.keys(agentRecipes)) {
     SLOWLY,
   );
 }
+
+test(
+  "codex: in the mode that it starts in, its sandbox ends what a command leaves",
+  async () => {
+    const scene = await Scene.open("codex", { mode: "agent" });
+    scene.model.script.command = TREE_WITH_OUTPUT;
+    expect(await scene.ask("go")).toMatchObject({ outcome: "completed" });
+    expect(scene.model.hasReceived("tree-42"), "the output of the tool").toBe(true);
+    await waitFor("no process of the tree runs", () => livingParts() === "", SLOWLY / 4);
+    await scene.close();
+  },
+  SLOWLY,
+);
 
 function note(name: string, action: string, left: string): void {
   const after = livingParts();

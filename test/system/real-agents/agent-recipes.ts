@@ -3,12 +3,18 @@ import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { onTestFinished } from "vitest";
+import type { AgentSettings } from "../../../src/model/acp/agent-state.js";
 import { FakeLanguageModel } from "../../support/language-model/fake-language-model.js";
+import { waitFor } from "../../support/wait-for.js";
 
 /** Configuration with which an agent of the catalogue needs no login and uses a model on loopback. All its files are below its home. */
 interface AgentRecipe {
   files(modelUrl: string): Readonly<Record<string, string>>;
   env(home: string, modelUrl: string): Readonly<Record<string, string>>;
+  /** With these it asks before it executes a command, if it does not do so anyway. */
+  readonly asking?: { readonly settings?: AgentSettings; readonly env?: Readonly<Record<string, string>> };
+  /** With these its commands run outside its own sandbox. */
+  readonly unconfined?: AgentSettings;
 }
 
 export const agentRecipes: Readonly<Record<string, AgentRecipe>> = {
@@ -23,20 +29,22 @@ export const agentRecipes: Readonly<Record<string, AgentRecipe>> = {
           fake: {
             npm: "@ai-sdk/openai-compatible",
             options: { baseURL: `${modelUrl}/v1`, apiKey: "fake" },
-            models: { fake: {} },
+            // Otherwise it sends only text.
+            models: {
+              fake: { attachment: true, modalities: { input: ["text", "image"], output: ["text"] } },
+            },
           },
         },
       }),
     }),
     env: () => ({ OPENCODE_DISABLE_MODELS_FETCH: "1" }),
+    asking: { env: { OPENCODE_PERMISSION: '{"bash":"ask"}' } },
   },
   codex: {
     files: (modelUrl) => ({
       ".codex/config.toml": `
 model = "fake"
 model_provider = "fake"
-approval_policy = "never"
-sandbox_mode = "danger-full-access"
 [model_providers.fake]
 name = "fake"
 base_url = "${modelUrl}/v1"
@@ -46,6 +54,9 @@ supports_websockets = false
 `,
     }),
     env: (home) => ({ CODEX_HOME: join(home, ".codex"), FAKE_KEY: "fake" }),
+    // In the mode that it starts in, a model reviews its requests.
+    asking: { settings: { mode: "workspace-write" } },
+    unconfined: { mode: "agent-full-access" },
   },
   gemini: {
     files: () => ({
@@ -66,7 +77,11 @@ supports_websockets = false
   },
   qwen: {
     files: () => ({
-      ".qwen/settings.json": JSON.stringify({ security: { auth: { selectedType: "openai" } } }),
+      ".qwen/settings.json": JSON.stringify({
+        security: { auth: { selectedType: "openai" } },
+        // Otherwise it sends only text to a model whose name it does not know.
+        model: { generationConfig: { modalities: { image: true } } },
+      }),
     }),
     env: (_, modelUrl) => ({
       OPENAI_API_KEY: "fake",
@@ -154,4 +169,18 @@ export async function prepareAgent(
   const model = await FakeLanguageModel.start();
   onTestFinished(() => model[Symbol.asyncDispose]());
   return { home, model, inherit: await agentEnvironment(name, home, model.url) };
+}
+
+/**
+ * Resolves in the next minute of the clock. In the minute in which Gemini began a session, its `session/load` overwrites
+ * the stored session: https://github.com/google-gemini/gemini-cli/issues/28693
+ */
+export async function nextMinute(): Promise<void> {
+  const { minute } = clock();
+  await waitFor("the next minute begins", () => clock().minute !== minute, 65_000);
+}
+
+export function clock(): { minute: string; second: number } {
+  const now = new Date();
+  return { minute: now.toISOString().slice(0, 16), second: now.getUTCSeconds() };
 }

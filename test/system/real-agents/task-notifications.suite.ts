@@ -64,7 +64,8 @@ test.each(["opencode", "codex", "gemini", "qwen", "claude", "copilot", "pi"])(
     const params = { id: parent.sessionId };
     for (const text of ["Well?", "And now?"]) await client.acpPrompt({ params, body: { text } });
     const notice = `Task “Count the files.” succeeded: ${task.summary}`;
-    expect(model.lastBody.split(notice), "the conversation has it once").toHaveLength(2);
+    const conversation = model.bodies.find((each) => each.includes("And now?")) ?? "";
+    expect(conversation.split(notice), "the conversation has it once").toHaveLength(2);
     await comesTo(client, id, "delivered");
     await client.acpClose({ params, body: {} });
     expect(await findProcessesOfRun(parent.runId ?? "")).toEqual([]);

@@ -1,14 +1,15 @@
 import { type Command, Option } from "commander";
-import { asOptionParser, lazyAction, type SetExitCode } from "../../options/parsers.js";
+import { asOptionParser, collectNamedValues, lazyAction, type SetExitCode } from "../../options/parsers.js";
 import type { AnswerFlags } from "./permissions.js";
 import { parseRulePattern, PATTERN_HELP } from "./rule-pattern.js";
 
 const permissionsHelp = `
 A request that is not answered within five minutes is denied. Only the operator
-can answer. If a row of the list does not show the whole request (column SHOWN),
+can answer. A question of an agent to its user (kind elicitation) is answered with
+"allow --answer", declined with "deny" or dismissed with "cancel". If a row of the list does not show the whole request (column SHOWN),
 "allow" needs the digest that "permissions show" prints at its end.
 
-Exit status of allow and deny: 0 done, 1 no such request, 3 the answer came too late.
+Exit status of allow, deny and cancel: 0 done, 1 no such request, 3 the answer came too late.
 `;
 
 const rulesHelp = `
@@ -20,7 +21,7 @@ the agent and of the config; the default rules (--approve-reads).
 export function addPermissions(acp: Command, setExitCode: SetExitCode): void {
   const permissions = acp
     .command("permissions")
-    .summary("permission requests of agents: list, show, allow, deny; rules, add, revoke")
+    .summary("permission requests of agents: list, show, allow, deny, cancel; rules, add, revoke")
     .description("Permission requests of agents, and the rules that answer them.")
     .addHelpText("after", permissionsHelp);
   addRequestCommands(permissions, setExitCode);
@@ -46,8 +47,22 @@ function addRequestCommands(permissions: Command, setExitCode: SetExitCode): voi
     .option("--reveal", "do not mask secrets")
     .option("--json", "print JSON")
     .action(lazyAction(setExitCode, () => import("./permissions.js"), "showPermission"));
-  for (const verdict of ["allow", "deny"] as const)
-    permissions
+  addVerdicts(permissions, setExitCode);
+  permissions
+    .command("cancel")
+    .summary("dismiss a question of an agent to its user")
+    .description("Dismiss a question of an agent to its user: it is neither answered nor declined.")
+    .argument("<permission>", "its id")
+    .option("--json", "print the request and its decision as JSON")
+    .action(async (id: string, flags: AnswerFlags) => {
+      const { answerPermission } = await import("./permissions.js");
+      setExitCode(await answerPermission(id, "cancel", flags));
+    });
+}
+
+function addVerdicts(permissions: Command, setExitCode: SetExitCode): void {
+  for (const verdict of ["allow", "deny"] as const) {
+    const command = permissions
       .command(verdict)
       .summary(verdict === "allow" ? "allow a request" : "deny a request")
       .description(
@@ -82,6 +97,13 @@ function addRequestCommands(permissions: Command, setExitCode: SetExitCode): voi
         const { answerPermission } = await import("./permissions.js");
         setExitCode(await answerPermission(id, verdict, flags));
       });
+    if (verdict === "allow")
+      command.option(
+        "--answer <name=value>",
+        "answer a question to the user: the value of a field of its form (repeatable)",
+        collectNamedValues,
+      );
+  }
 }
 
 function addRuleCommands(permissions: Command, setExitCode: SetExitCode): void {

@@ -13,6 +13,7 @@ import { notice } from "../../print/stderr.js";
 import { print, toRecordJson } from "../../print/stdout.js";
 import { printTable } from "../../print/table.js";
 import { printPaged, readWholeQuestion, wholeQuestionLines } from "../../print/terminal-prompt.js";
+import { answerHint } from "./form-prompt.js";
 import { expiryText, type PermissionRequest, permissionSubject } from "../view/texts.js";
 
 export interface ListPermissionsFlags extends JsonFlag {
@@ -64,14 +65,18 @@ export async function showPermission(id: string, { reveal, json }: ShowPermissio
   const client = await operatorClient(id);
   const question = await readPermissionQuestion(client, id, reveal === true);
   const { first, ...rest } = question;
-  if (json === true) print(toRecordJson({ permission: first.permission, ...rest }, 2));
+  if (json === true) print(toRecordJson({ permission: first.permission, form: first.form, ...rest }, 2));
   else {
-    const { permission } = first;
+    const { permission, form } = first;
     const head = `${id}: session ${sessionName(permission)} (${permission.sessionId}), ${permissionState(permission)}`;
     const all = [
       head,
-      ...optionLines(permission),
-      ...wholeQuestionLines(question, "holdfast acp permissions", id),
+      ...(form === null
+        ? [...optionLines(permission), ...wholeQuestionLines(question, "holdfast acp permissions", id)]
+        : [
+            ...wholeQuestionLines({ ...question, digest: null }, "holdfast acp permissions", id),
+            answerHint(form, id),
+          ]),
     ];
     if (!(await printPaged(all))) return exitCodes.signal + constants.signals.SIGINT;
   }
@@ -121,7 +126,11 @@ export interface AnswerFlags extends JsonFlag {
   readonly always?: true;
   readonly for?: "session" | "agent";
   readonly pattern?: Omit<PermissionRule, "effect">;
+  /** Values of the form's fields; of a list several. */
+  readonly answer?: Readonly<Record<string, string | string[]>>;
 }
+
+const VERDICT_RECORDED = { allow: "allow", deny: "deny", cancel: "cancelled" } as const;
 
 function rememberRequest({ always, for: scope, pattern, option }: AnswerFlags) {
   if (always === undefined && (scope !== undefined || pattern !== undefined))
@@ -137,16 +146,16 @@ function rememberRequest({ always, for: scope, pattern, option }: AnswerFlags) {
 /** An answer that came too late is reported: the request was answered before, or has expired. */
 export async function answerPermission(
   id: string,
-  verdict: "allow" | "deny",
+  verdict: "allow" | "deny" | "cancel",
   flags: AnswerFlags,
 ): Promise<number> {
-  const { json, digest, option } = flags;
+  const { json, digest, option, answer: content } = flags;
   const remember = rememberRequest(flags);
   const client = await operatorClient(id);
-  const body = { verdict, ...omitUndefined({ digest, optionId: option, remember }) };
+  const body = { verdict, ...omitUndefined({ digest, optionId: option, remember, content }) };
   const answer = await client.acpAnswer({ params: { id }, body });
   const { permission, decided } = answer;
-  const done = decided && permission.decision?.verdict === verdict;
+  const done = decided && permission.decision?.verdict === VERDICT_RECORDED[verdict];
   if (json === true) print(toRecordJson(answer));
   else if (done) {
     print(`${id}: ${verdict}\n`);

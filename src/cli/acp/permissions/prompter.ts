@@ -2,7 +2,8 @@ import type { GatewayClient } from "../../../api/client.js";
 import type { RequestOf } from "../../../api/contract.js";
 import { deferred } from "../../../async/deferred.js";
 import { questionLines } from "../../../sessions/paginate-question.js";
-import { ask, showPaged, verdictIn } from "../../print/terminal-prompt.js";
+import { askUntil, showPaged, verdictIn } from "../../print/terminal-prompt.js";
+import { answerForm } from "./form-prompt.js";
 import { readPermissionQuestion, sessionName } from "./permissions.js";
 import {
   type AcpView,
@@ -30,7 +31,6 @@ async function askPermission(
     if (!over.aborted) interrupted();
     return null;
   }
-  let left = false;
   const choices = offeredAnswers(permission);
   const words = choices.canRemember ? "y/N/always/never/later" : "y/N/later";
   const listed = choices.options.map(
@@ -39,15 +39,7 @@ async function askPermission(
   if (listed.length > 0) process.stderr.write(listed.join(""));
   const numbers = listed.length === 0 ? "" : `/1-${listed.length}`;
   const expiry = expiryText(permission, Date.now());
-  const answer = await ask(`  allow it? [${words}${numbers}] (${expiry}) `, {
-    over,
-    onInterrupt: () => {
-      if (!left) process.stderr.write("\n");
-      left = true;
-      interrupted();
-    },
-  });
-  if (answer === null && !left) process.stderr.write("\n");
+  const answer = await askUntil(`  allow it? [${words}${numbers}] (${expiry}) `, over, interrupted);
   return answer === null ? null : parseAnswer(answer, choices);
 }
 
@@ -66,7 +58,10 @@ function offeredAnswers({ options, title }: PermissionRequest): OfferedAnswers {
   return { options: plain && once ? [] : known, canRemember: title !== null && title !== "" };
 }
 
-type TerminalAnswer = Pick<RequestOf<"acpAnswer">["body"], "verdict" | "optionId" | "remember">;
+export type TerminalAnswer = Pick<
+  RequestOf<"acpAnswer">["body"],
+  "verdict" | "optionId" | "remember" | "content"
+>;
 
 /** Parses a line that the operator typed. Null: later. A line that is not understood denies the request. */
 export function parseAnswer(line: string, { options, canRemember }: OfferedAnswers): TerminalAnswer | null {
@@ -126,8 +121,18 @@ export class PermissionPrompter implements Disposable {
       const current = permissions.find((each) => each.id === id);
       if (current !== undefined) {
         view.flush();
-        const { parts, digest } = await readPermissionQuestion(client(), id, false);
+        const { first, parts, digest } = await readPermissionQuestion(client(), id, false);
         const lines = current.question?.whole === true ? [] : questionLines(parts);
+        if (first.form !== null) {
+          const send = async (body: TerminalAnswer): Promise<void> => {
+            await client().acpAnswer({ params: { id }, body });
+          };
+          const shown = [`? ${sessionName(current)}: ${permissionSubject(current)}`, ...lines];
+          const asking = { shown, expiry: expiryText(current, Date.now()), over: over.signal, interrupted };
+          if (!(await answerForm(first.form, asking, send)) && !over.signal.aborted)
+            view.notice([permissionLine(permission, Date.now()) ?? "", "yellow"]);
+          return;
+        }
         const answer = await askPermission(current, lines, over.signal, interrupted);
         const shown = digest === null ? {} : { digest };
         if (answer !== null) await client().acpAnswer({ params: { id }, body: { ...answer, ...shown } });

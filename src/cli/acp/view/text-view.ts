@@ -19,8 +19,8 @@ import {
   type AcpView,
   auditNotice,
   CONTEXT_LOST_NOTICE,
-  type Elicitation,
   elicitationNotice,
+  type ShownElicitation,
   type Notice,
   permissionLine,
   type PermissionRequest,
@@ -97,7 +97,7 @@ export class TextView implements AcpView {
       case "settings":
         return this.notice(settingsNotice(data as SettingsChange, this.#watching));
       case "elicitation":
-        return this.notice(elicitationNotice(data as Elicitation));
+        return this.notice(elicitationNotice(data as ShownElicitation));
       case "session":
         return this.#watching ? this.notice(["the session is closed", "dim"]) : undefined;
       case "late-answer":

@@ -81,16 +81,19 @@ const VERDICT_WORDS = {
   expired: "expired",
 } as const;
 
-/** A question of the agent with a form or a URL, which was declined. */
-export interface Elicitation {
+/** A question of the agent to its user. `permissionId`: it waits as a permission request; absent: it was declined. */
+export interface ShownElicitation {
+  readonly permissionId?: string;
   readonly message: string;
   readonly url: string | null;
 }
 
-export function elicitationNotice({ message, url }: Elicitation): Notice {
+/** Null: the update of the permission request is shown. */
+export function elicitationNotice({ permissionId, message, url }: ShownElicitation): Notice | null {
+  if (permissionId !== undefined) return null;
   const at = url === null ? "" : ` (${toOneLine(url)})`;
   return [
-    `the agent asked: ${toOneLine(message)}${at}; forms are not supported, so it was declined. Answer with a prompt`,
+    `the agent asked: ${toOneLine(message)}${at}; the question cannot be shown as a form, so it was declined. Answer with a prompt`,
     "yellow",
   ];
 }

@@ -36,7 +36,7 @@ export type Unreadable = { readonly unreadable: string };
 
 const pid = z.int().min(2);
 
-/** A session of acpx 0.1 to 0.19, `~/.acpx/sessions/*.json`. Earlier versions have no `agent_argv`. */
+/** A session of acpx 0.1 to 0.19, `~/.acpx/sessions/*.json`. An agent that was given as a command has no `agent_argv`. */
 const acpxSessionSchema = z.object({
   schema: z.literal("acpx.session.v1"),
   acpx_record_id: z.string().min(1),
@@ -49,12 +49,35 @@ const acpxSessionSchema = z.object({
   last_agent_exit_at: z.string().nullish(),
 });
 
+/** A session of openclaw before it used the records of acpx. */
+const legacySessionSchema = z
+  .object({
+    schema: z.literal("openclaw.acpx.session.v1"),
+    acpxRecordId: z.string().min(1),
+    agentCommand: z.string(),
+    name: z.string().nullish(),
+    closed: z.boolean().nullish(),
+    pid: pid.nullish(),
+    agentStartedAt: z.string().nullish(),
+    lastAgentExitAt: z.string().nullish(),
+  })
+  .transform(({ acpxRecordId, agentCommand, agentStartedAt, lastAgentExitAt, ...rest }) => ({
+    ...rest,
+    acpx_record_id: acpxRecordId,
+    agent_command: agentCommand,
+    agent_argv: null,
+    agent_started_at: agentStartedAt,
+    last_agent_exit_at: lastAgentExitAt,
+  }));
+
+const sessionSchema = z.union([acpxSessionSchema, legacySessionSchema]);
+
 /** Null: a session without a process. */
 export function parseAcpxSession(
   raw: unknown,
   owners: ReadonlyMap<string, number>,
 ): ForeignRecord | Unreadable | null {
-  const parsed = acpxSessionSchema.safeParse(raw);
+  const parsed = sessionSchema.safeParse(raw);
   if (!parsed.success) return { unreadable: "it is not a session record of acpx (acpx.session.v1)" };
   const session = parsed.data;
   if (session.pid === null || session.pid === undefined) return null;

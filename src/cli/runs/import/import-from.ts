@@ -1,3 +1,4 @@
+import { existsSync } from "node:fs";
 import { cp, mkdtemp, readdir, readFile, rm } from "node:fs/promises";
 import { homedir, tmpdir, uptime } from "node:os";
 import { join, resolve } from "node:path";
@@ -70,7 +71,11 @@ function leftAlone(verdict: ForeignVerdict | undefined): string {
 
 function defaultDirectory(tool: ForeignTool): string {
   if (tool === "acpx") return join(homedir(), ".acpx");
-  return process.env["OPENCLAW_STATE_DIR"] ?? join(homedir(), ".openclaw");
+  const given = process.env["OPENCLAW_STATE_DIR"]?.trim() ?? "";
+  if (given !== "") return given.replace(/^~(?=\/|$)/, homedir());
+  const [current, former] = [join(homedir(), ".openclaw"), join(homedir(), ".clawdbot")];
+  // As openclaw does: the directory of its former name is used until the current one exists.
+  return existsSync(former) && !existsSync(current) ? former : current;
 }
 
 interface FoundRecords {
@@ -126,7 +131,7 @@ async function readAcpx(directory: string): Promise<FoundRecords> {
   return reader;
 }
 
-/** Leases of the database, of the file of earlier versions, and sessions of versions without leases. */
+/** Leases of the database, of the file of earlier versions, and sessions, whose agents may have no lease. */
 async function readOpenclaw(directory: string): Promise<FoundRecords> {
   await requireDirectory(directory);
   const reader = new RecordReader();
@@ -142,7 +147,7 @@ async function readOpenclaw(directory: string): Promise<FoundRecords> {
     if ("unreadable" in leases) reader.add(file, leases);
     else for (const lease of leases) reader.add(file, parseOpenclawLease(lease));
   }
-  await reader.sessions(join(directory, "acpx", "sessions"), new Map());
+  await reader.sessions(join(directory, "workspace", "state", "sessions"), new Map());
   return reader;
 }
 

@@ -124,7 +124,7 @@ describe.concurrent("runs import --from", () => {
     expect(await tool.contents()).toEqual(before);
   });
 
-  test("openclaw: imports wrappers by their leases, from the file and the database, and leaves look-alikes", async () => {
+  test("openclaw: imports wrappers by their leases, from the file and the database, and agents of sessions, and leaves look-alikes", async () => {
     await using fixture = await RecoveryFixture.open();
     await using tool = new OtherTool(fixture.home);
     const wrapperRoot = join(tool.directory, "acpx");
@@ -152,6 +152,12 @@ describe.concurrent("runs import --from", () => {
       JSON.stringify(lease("two", inDatabase)),
     );
     db.close();
+    const agent = await tool.start("agent.sh", "--acp");
+    await tool.write("workspace/state/sessions/former.json", {
+      ...{ schema: "openclaw.acpx.session.v1", acpxRecordId: "former", pid: agent.pid },
+      agentCommand: `/bin/sh '${join(tool.directory, "agent.sh")}' --acp`,
+      agentStartedAt: new Date().toISOString(),
+    });
     const before = await tool.contents();
 
     const words = ["runs", "import", "--from", "openclaw", tool.directory];
@@ -160,9 +166,10 @@ describe.concurrent("runs import --from", () => {
     const results = byKey(await fixture.json<Result[]>(...words, "--owner-gone"));
     expect(results.get("one")).toMatchObject({ verified: true, pid: inFile.pid });
     expect(results.get("two")).toMatchObject({ verified: true, pid: inDatabase.pid });
+    expect(results.get("former")).toMatchObject({ verified: true, pid: agent.pid });
     expect(results.get("stolen")).toMatchObject({ verified: false, runId: null });
     await fixture.holdfast("runs", "cleanup", "--label", "from=openclaw", "--yes");
-    expect([inFile, inDatabase, lookalike].map(isAlive)).toEqual([false, false, true]);
+    expect([inFile, inDatabase, agent, lookalike].map(isAlive)).toEqual([false, false, false, true]);
     expect(await tool.contents()).toEqual(before);
   });
 

@@ -195,6 +195,20 @@ describe("a process is left alone", () => {
   });
 });
 
+test("a session of openclaw in its former format is the same record", () => {
+  const {
+    acpx_record_id: acpxRecordId,
+    agent_command: agentCommand,
+    agent_started_at: agentStartedAt,
+  } = SESSION;
+  const ids = { acpxRecordId, acpSessionId: "acp-1", cwd: "/work", lastAgentExitAt: agentStartedAt };
+  const legacy = { schema: "openclaw.acpx.session.v1", agentCommand, agentStartedAt, pid: 4711, ...ids };
+  const { agent_argv: _, ...current } = { ...SESSION, last_agent_exit_at: agentStartedAt };
+  const parsed = parseAcpxSession(legacy, new Map());
+  expect(parsed).toMatchObject({ pid: 4711, startedAt: STARTED + 80, ended: true, sessionKey: "rec-1" });
+  expect(parsed).toEqual(parseAcpxSession(current, new Map()));
+});
+
 test("a record without a process is skipped, and a file of another format is refused", () => {
   expect(session({ pid: null })).toBeNull();
   expect(lease({ rootPid: 0 })).toBeNull();

@@ -1,6 +1,7 @@
 // An ACP agent with the optional features of the protocol. Usage: feature-agent.mjs [option…]:
 //   image, audio, embeddedContext, http, sse, resume: capabilities. `login=<file>`: needs a login until the file exists;
-//   its methods are `browser` (the agent creates the file), `broken` (refused) and, if the client supports it, `terminal`.
+//   its methods are `browser` (the agent creates the file), `broken` (refused), `slow` (never answered) and, if the client
+//   supports it, `terminal`.
 // It starts the stdio MCP servers that it is given. A prompt `mcp` is answered with their tools; `expired` with the error
 // that a login is needed; any other prompt with its content blocks as JSON.
 // `feature-agent.mjs … --login` asks on its terminal for a code and creates the file.
@@ -70,11 +71,13 @@ const methods = {
           : [
               { id: "browser", name: "Log in with a browser", description: "Opens a page" },
               { id: "broken", name: "Broken" },
+              ...(offers("slow") ? [{ id: "slow", name: "Slow" }] : []),
               ...(clientCapabilities?.auth?.terminal === true ? [terminalLogin] : []),
             ],
     },
   }),
   authenticate: ({ methodId }) => {
+    if (methodId === "slow") return new Promise(() => {});
     const error = { code: -32603, message: "Internal error", data: { details: "the page cannot be opened" } };
     if (methodId !== "browser") return { error };
     writeFileSync(loginFile, "by browser");

@@ -57,11 +57,9 @@ const turns = {
     await say(update("before the flood"));
     for (;;) await writeAll(`${"\u001b[31mnot json ".repeat(100)}\n`.repeat(100));
   },
-  /** Like adapters that handle SIGTERM: the turn is answered as cancelled, then the process exits. */
+  /** Like adapters that handle SIGTERM: the turn is answered as cancelled; a second one ends the process. */
   "answers-cancelled-on-term": (id) => {
-    process.once("SIGTERM", () => {
-      void say({ id, result: { stopReason: "cancelled" } }).then(() => process.exit(143));
-    });
+    process.once("SIGTERM", () => void say({ id, result: { stopReason: "cancelled" } }));
     return say(update("ready for SIGTERM"));
   },
   "closes-stdout": () => closeSync(1),

@@ -1,5 +1,5 @@
 // An ACP agent whose prompt is a JSON array of steps; it repeats any other prompt.
-//   {say}, {think}: text. {update}: any update. {ask}: request permission, and print the answer. {elicit}: ask with a form, and print the answer. {wait}: until that file
+//   {say}, {think}: text. {update}: any update. {ask}: request permission, and print the answer. {elicit}: a question to the user with these parameters; print the answer. {wait}: until that file
 //   exists. {stop}: with that reason. {fail}: with an error. {exit}: at once. {times, each}: repeat a step.
 //   {line}: print it unchanged; `$ID` stands for the prompt's id.
 
@@ -39,15 +39,18 @@ const steps = {
     const { outcome } = await answered;
     await chunk("agent_message_chunk", `<${outcome.optionId ?? outcome.outcome}>`);
   },
-  elicit: async (message) => {
+  elicit: async (question) => {
     const answered = new Promise((resolve) => (onAnswer = resolve));
-    const requestedSchema = { type: "object", properties: { value: { type: "string" } } };
     await tell({
       id: `ask-${++asked}`,
       method: "elicitation/create",
-      params: { sessionId: SESSION, mode: "form", message, requestedSchema },
+      params: { sessionId: SESSION, mode: "form", ...question },
     });
-    await chunk("agent_message_chunk", `<${(await answered).action}>`);
+    const { action, content } = await answered;
+    await chunk(
+      "agent_message_chunk",
+      `<${action}${content === undefined ? "" : ` ${JSON.stringify(content)}`}>`,
+    );
   },
   wait: async (path) => {
     while (!existsSync(path)) await sleep(5);

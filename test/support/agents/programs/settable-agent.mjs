@@ -123,7 +123,8 @@ const requests = {
   "session/set_mode": ({ modeId }) => set("mode", modeId),
   "session/set_model": ({ modelId }) => set("model", modelId),
   "session/set_config_option": ({ configId, value }) => set(configId, value),
-  "session/prompt": ({ prompt: [{ text }] }) => {
+  "session/prompt": ({ prompt }) => {
+    const { text } = prompt.at(-1);
     session.turns.push(text);
     save();
     if (text === "commands") commands("fix");
