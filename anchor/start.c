@@ -80,7 +80,6 @@ static _Noreturn void fail_start(struct run *run, enum step step, int error) {
   exit(ANCHOR_NOT_STARTED);
 }
 
-/* Prepares the run up to the gate. */
 void prepare_run(struct run *run, int fd, const char *run_id, const char *instance_dir, const char *cgroups, const char *note) {
   uint8_t *buffer = os_map(START_MAX + 4);
   struct frame start;
@@ -166,8 +165,6 @@ static void on_child_at_gate(struct run *run, enum step step, int error) {
   fail_start(run, step, error);
 }
 
-/* Reads the child's reports: first that it is at the gate; after GO, that exec failed, or the end of the pipe if
- * exec succeeded. */
 void read_status(struct run *run) {
   struct child_report report = {.step = STEP_FORK, .error = ECHILD};
   int news = os_child_report(&run->child, &report);
