@@ -14,11 +14,17 @@ const LIBRARIES = ["ws2_32", "iphlpapi", "psapi", "advapi32", "bcrypt", "ntdll",
 const TARGETS = {
   "linux-x64": { zig: "x86_64-linux-musl", gcc: "x86_64-linux-gnu-gcc", flags: STATIC, libraries: [], suffix: "" },
   "linux-arm64": { zig: "aarch64-linux-musl", gcc: "aarch64-linux-gnu-gcc", flags: STATIC, libraries: [], suffix: "" },
+  "darwin-x64": { zig: "x86_64-macos.11.0", gcc: null, flags: ["-Wl,-dead_strip"], libraries: [], suffix: "" },
+  "darwin-arm64": { zig: "aarch64-macos.11.0", gcc: null, flags: ["-Wl,-dead_strip"], libraries: [], suffix: "" },
   "win32-x64": { zig: "x86_64-windows-gnu", gcc: null, flags: ["-s"], libraries: LIBRARIES, suffix: ".exe" },
   "win32-arm64": { zig: "aarch64-windows-gnu", gcc: null, flags: ["-s"], libraries: LIBRARIES, suffix: ".exe" },
 };
 /** Files of other systems; those without a prefix are for every system. */
-const OTHER_SYSTEMS = { linux: /^(darwin|other|windows)-/, win32: /^(darwin|linux|other|posix)-/ };
+const OTHER_SYSTEMS = {
+  linux: /^(darwin|other|windows)-/,
+  darwin: /^(linux|other|windows)-/,
+  win32: /^(darwin|linux|other|posix)-/,
+};
 const FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror"];
 const ASAN_FLAGS = ["-O1", "-g", "-fno-omit-frame-pointer", "-fsanitize=address,undefined"];
 
