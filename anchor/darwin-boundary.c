@@ -210,7 +210,7 @@ void os_boundary_events_read(int events) { (void)events; }
 static void visit_runs(const char *instance, const char *place, void (*visit)(const struct boundary *, const char *, const char *)) {
   char runs[PATH_SIZE];
   struct boundary boundary;
-  snprintf(runs, sizeof runs, "%s" RUNS, instance);
+  snprintf(runs, sizeof runs, "%.1000s" RUNS, instance);
   DIR *entries = opendir(runs);
   for (struct dirent *entry; entries != NULL && (entry = readdir(entries)) != NULL;) {
     if (entry->d_name[0] == '.' || !os_boundary_find(&boundary, runs, entry->d_name)) continue;
