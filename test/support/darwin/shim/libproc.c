@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../../../anchor/darwin.h"
+#include "../../../../anchor/darwin.h"
 #include "shim.h"
 
 #define START_SLACK_MS 50 /* start times are in clock ticks */
@@ -108,9 +108,7 @@ int proc_pidinfo(int pid, int flavor, uint64_t arg, void *buffer, int size) {
     }
     case PROC_PIDTBSDINFO: {
       struct proc_bsdinfo *out = buffer;
-      if (table_of_kernel() == NULL) return fail(EIO);
-      uint64_t start = table_of_kernel()->boot_us + stat.start_ms * 1000;
-      *out = (struct proc_bsdinfo){.pbi_start_tvsec = start / 1000000, .pbi_start_tvusec = start % 1000000};
+      *out = (struct proc_bsdinfo){.pbi_start_tvsec = stat.start / 1000000, .pbi_start_tvusec = stat.start % 1000000};
       snprintf(out->pbi_name, sizeof out->pbi_name, "%s", stat.command);
       return (int)sizeof *out;
     }

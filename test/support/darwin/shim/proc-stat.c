@@ -23,6 +23,7 @@ bool read_proc_stat(pid_t pid, struct proc_stat *out) {
              &out->pgid, &user, &system, &out->threads, &start, &pages) != 8)
     return false;
   const uint64_t tick_ms = 1000 / (uint64_t)sysconf(_SC_CLK_TCK);
+  out->start = start;
   out->start_ms = start * tick_ms;
   out->user_ns = user * tick_ms * 1000000;
   out->system_ns = system * tick_ms * 1000000;

@@ -17,7 +17,6 @@ struct slot {
 struct table {
   char boot[BOOT_SIZE];
   uint64_t slots;
-  uint64_t boot_us; /* start times are since then */
   struct slot slot[];
 };
 
@@ -37,6 +36,7 @@ bool sync_kernel(void);
 struct proc_stat {
   pid_t ppid, pgid;
   char state, command[32];
+  uint64_t start; /* in ticks since the boot, for tests that compare it with /proc */
   uint64_t start_ms, user_ns, system_ns, resident;
   int threads;
 };

@@ -1,5 +1,5 @@
-/* `darwin-shim-kernel`: records which process forked which, in this pid namespace, by perf events of the kernel, until it is
- * killed. Prints a line when it is ready. */
+/* `darwin-shim-kernel`: records which process forked which, in this pid namespace, by perf events of the kernel, until its
+ * standard input ends. Prints a line when it is ready, which is when the one before it has ended. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -8,12 +8,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "shim.h"
@@ -153,12 +153,6 @@ static void take_existing(void) {
   }
 }
 
-static uint64_t clock_us(clockid_t clock) {
-  struct timespec now;
-  clock_gettime(clock, &now);
-  return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
-}
-
 static void create_table(void) {
   char path[128], text[64] = "";
   table_path(path, sizeof path);
@@ -172,7 +166,6 @@ static void create_table(void) {
   if (table == MAP_FAILED || fgets(table->boot, sizeof table->boot, boot) == NULL) fail("boot id");
   table->boot[strcspn(table->boot, "\n")] = 0;
   table->slots = (uint64_t)slots;
-  table->boot_us = clock_us(CLOCK_REALTIME) - clock_us(CLOCK_BOOTTIME);
   close(file);
   fclose(most);
   fclose(boot);
@@ -214,7 +207,16 @@ static void take_requests(bool asked[CLIENTS]) {
   }
 }
 
+static void wait_for_turn(void) {
+  char path[128];
+  table_path(path, sizeof path - sizeof ".lock");
+  strcat(path, ".lock");
+  int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (file < 0 || flock(file, LOCK_EX) != 0) fail(path);
+}
+
 int main(void) {
+  wait_for_turn();
   create_table();
   open_rings();
   take_existing();
@@ -223,14 +225,17 @@ int main(void) {
   printf("ready\n");
   fflush(stdout);
   for (;;) {
-    static struct pollfd set[1 + CPUS + CLIENTS];
+    static struct pollfd set[2 + CPUS + CLIENTS];
     bool asked[CLIENTS] = {false};
     nfds_t used = 0;
+    set[used++] = (struct pollfd){.fd = STDIN_FILENO, .events = POLLIN};
     set[used++] = (struct pollfd){.fd = listener, .events = POLLIN};
     for (int i = 0; i < ring_count; i++) set[used++] = (struct pollfd){.fd = rings[i].fd, .events = POLLIN};
     for (int i = 0; i < CLIENTS; i++)
       if (clients[i] >= 0) set[used++] = (struct pollfd){.fd = clients[i], .events = POLLIN};
     if (poll(set, used, -1) < 0 && errno != EINTR) fail("poll");
+    char more[16];
+    if (set[0].revents != 0 && read(STDIN_FILENO, more, sizeof more) <= 0) return 0;
     accept_clients(listener);
     take_requests(asked);
     bool unused[CLIENTS] = {false};
