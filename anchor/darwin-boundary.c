@@ -70,16 +70,11 @@ const char *os_boundary_kind(const struct boundary *boundary) {
   return "lineage";
 }
 
-static const char *last_of(const char *path) {
-  const char *slash = strrchr(path, '/');
-  return slash == NULL ? path : slash + 1;
-}
-
 static bool take(struct boundary *boundary, int file, const char *path, bool watch) {
   struct stat st;
   *boundary = (struct boundary){.cgroup = -1};
   if (file < 0) return false;
-  if (fstat(file, &st) != 0 || !lineage_open(file, last_of(path), watch)) {
+  if (fstat(file, &st) != 0 || !lineage_open(file, path, watch)) {
     int error = errno;
     close(file);
     errno = error;

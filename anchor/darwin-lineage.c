@@ -1,6 +1,7 @@
 /* macOS: which processes belong to a run. A process belongs to it if the process that forked it does, which the kernel
  * tells of every process, also after it got another parent. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -73,13 +74,13 @@ bool lineage_add(struct lineage *lineage, uint64_t unique, uint64_t parent, pid_
 
 /* ---- opening ---- */
 
-bool lineage_open(int file, const char *run_id, bool watch) {
+bool lineage_open(int file, const char *path, bool watch) {
   struct lineage *lineage = lineages;
   while (lineage < lineages + LINEAGES && lineage->used) lineage++;
   errno = EMFILE;
   if (lineage == lineages + LINEAGES) return false;
   *lineage = (struct lineage){.used = true, .watched = watch, .file = file};
-  strncpy(lineage->run_id, run_id, sizeof lineage->run_id - 1);
+  snprintf(lineage->path, sizeof lineage->path, "%s", path);
   struct record *records = record_read(file, &lineage->records);
   for (long i = 0; i < lineage->records; i++) {
     struct entry *entry = find_in(lineage, records[i].unique);

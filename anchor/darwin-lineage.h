@@ -15,7 +15,7 @@ struct entry {
 struct lineage {
   bool used, watched;
   int file;
-  char run_id[64];
+  char path[PATH_SIZE]; /* of the file; empty: none */
   uint64_t first; /* later processes of the run have larger ids */
   struct entry *entries; /* ascending by unique id */
   long count, room, records;

@@ -1,5 +1,8 @@
 /* macOS: the file of a lineage: unique ids of the processes of a run, which a launcher or `anchor reap` reads after the
  * anchor has died. A header, then records; the last one of a process counts. */
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -48,4 +51,29 @@ bool record_append(int file, const struct record *record) { return write(file, r
 void record_replace(int file, const struct record *records, long count) {
   size_t size = (size_t)count * sizeof *records;
   if (pwrite(file, records, size, sizeof(struct header)) == (ssize_t)size) (void)!ftruncate(file, (off_t)(sizeof(struct header) + size));
+}
+
+static bool has_process(int directory, const char *name, uint64_t unique) {
+  long count = 0;
+  bool found = false;
+  int file = openat(directory, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  struct record *records = file < 0 ? NULL : record_read(file, &count);
+  for (long i = 0; i < count; i++)
+    if (records[i].unique == unique) found = records[i].parent != 0;
+  free(records);
+  if (file >= 0) close(file);
+  return found;
+}
+
+bool record_elsewhere(const char *path, uint64_t unique) {
+  char directory[PATH_SIZE];
+  const char *name = strrchr(path, '/');
+  bool found = false;
+  if (name == NULL) return false;
+  snprintf(directory, sizeof directory, "%.*s", (int)(name - path), path);
+  DIR *entries = opendir(directory);
+  for (struct dirent *entry; !found && entries != NULL && (entry = readdir(entries)) != NULL;)
+    found = entry->d_name[0] != '.' && strcmp(entry->d_name, name + 1) != 0 && has_process(dirfd(entries), entry->d_name, unique);
+  if (entries != NULL) closedir(entries);
+  return found;
 }

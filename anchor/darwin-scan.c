@@ -1,8 +1,8 @@
 /* macOS: finds the processes of lineages. The ids of members are kept: the id of a member that has ended is dropped when a
  * complete list of processes no longer has it, because its children are members then.
  *
- * A process is missed if its parent was forked and ended between two lists. Of such orphans those with the marker of the
- * run in their environment are added: the marker alone would not do. */
+ * A process is missed if its parent was forked and ended between two lists. Of such orphans those are added that have a mark
+ * of the run: the marker in the environment, or the descriptor that the command inherited. A mark alone would not do. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -19,10 +19,10 @@ static int open_lineages(void) {
   return count;
 }
 
-/* With a single run here: a service that was adopted out of a run has the marker of that run. */
-static struct lineage *only_watched(void) {
+/* NULL if there are several: a service that was adopted out of a run has the marks of that run. */
+static struct lineage *only_lineage(void) {
   for EACH(lineage)
-    return lineage->watched && open_lineages() == 1 ? lineage : NULL;
+    return open_lineages() == 1 ? lineage : NULL;
   return NULL;
 }
 
@@ -36,19 +36,32 @@ static bool is_listed(const struct listed *list, long count, uint64_t unique) {
   return low < count && list[low].unique == unique;
 }
 
-/* True for a process that was started after the run, whose parent has ended unseen, and that has the marker of the run. */
-static bool is_marked_orphan(const struct lineage *lineage, const struct listed *list, long count, const struct listed *process) {
-  static uint64_t checked[ORPHANS]; /* others, whose environment is not read again */
-  char value[sizeof lineage->run_id];
+/* The kernel may tell another path of the same file: /private/var for /var. */
+static bool is_record(const char *target, void *of) {
+  const struct lineage *lineage = of;
+  size_t length = strlen(target), ours = strlen(lineage->path);
+  return ours > 0 && length >= ours && strcmp(target + length - ours, lineage->path) == 0;
+}
+
+static bool is_marked(struct lineage *lineage, pid_t pid) {
+  char value[PATH_SIZE];
+  const char *run_id = strrchr(lineage->path, '/');
+  if (run_id == NULL) return false;
+  return (os_environ(pid, "HOLDFAST_RUN_ID", value, sizeof value) && strcmp(value, run_id + 1) == 0) || os_each_descriptor(pid, is_record, lineage);
+}
+
+/* True for a process that was started after the run, whose parent has ended unseen, and that has a mark of the run. */
+static bool is_marked_orphan(struct lineage *lineage, const struct listed *list, long count, const struct listed *process) {
+  static uint64_t checked[ORPHANS]; /* others, which are not looked at again */
   uint64_t *seen = &checked[process->unique % ORPHANS];
-  if (process->unique <= lineage->first || *seen == process->unique || is_listed(list, count, process->parent)) return false;
-  if (os_environ(process->pid, "HOLDFAST_RUN_ID", value, sizeof value) && strcmp(value, lineage->run_id) == 0) return true;
+  if (lineage->first == 0 || process->unique <= lineage->first || *seen == process->unique || is_listed(list, count, process->parent)) return false;
+  if (is_marked(lineage, process->pid) && (lineage->watched || !record_elsewhere(lineage->path, process->unique))) return true;
   *seen = process->unique;
   return false;
 }
 
 static bool add_new(const struct listed *list, long count) {
-  struct lineage *lineage, *only = only_watched();
+  struct lineage *lineage, *only = only_lineage();
   struct unique_info self;
   bool grown = false;
   for (long i = 0; i < count; i++) {
@@ -61,7 +74,7 @@ static bool add_new(const struct listed *list, long count) {
     } else if (lineage_find(process->parent, &lineage) != NULL) {
       grown |= lineage_add(lineage, process->unique, process->parent, process->pid);
     } else if (only != NULL && is_marked_orphan(only, list, count, process)) {
-      grown |= read_unique(getpid(), &self) && lineage_add(only, process->unique, self.unique, process->pid);
+      grown |= read_unique(only->watched ? getpid() : 1, &self) && lineage_add(only, process->unique, self.unique, process->pid);
     }
   }
   return grown;

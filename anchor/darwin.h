@@ -35,7 +35,7 @@ long list_children(pid_t parent, const pid_t **out);
 
 /* darwin-lineage.c: the processes of a run, known by the unique ids of their parents. */
 /* Begins to track the lineage that is recorded in an open file. `watch`: this process is its anchor, and sees each fork. */
-bool lineage_open(int file, const char *run_id, bool watch);
+bool lineage_open(int file, const char *path, bool watch);
 /* Ends that, and closes the file. */
 void lineage_close(int file);
 /* Adds the process that all others descend from. */
@@ -69,6 +69,8 @@ struct record *record_read(int file, long *count);
 bool record_append(int file, const struct record *record);
 /* Replaces all records. */
 void record_replace(int file, const struct record *records, long count);
+/* True if another file in the directory of `path` has the process. */
+bool record_elsewhere(const char *path, uint64_t unique);
 
 /* darwin-events.c */
 /* Makes os_next_stop_request call lineage_forked and lineage_ended. False: it has ended. */

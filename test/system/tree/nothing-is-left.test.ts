@@ -2,14 +2,8 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { setTimeout } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
-import type { RunIo } from "../../../src/model/run.js";
-import type { CommandInput } from "../../../src/supervisor/api.js";
-import {
-  TokenProcesses,
-  scenarioScript,
-  type ProcessRole,
-} from "../../support/supervisor/token-processes.js";
-import { signalProcess, type LiveProcess } from "../../support/live-processes.js";
+import { TokenProcesses, scenarioScript } from "../../support/supervisor/token-processes.js";
+import { signalProcess } from "../../support/live-processes.js";
 import {
   nobodyUser,
   rootUser,
@@ -18,8 +12,7 @@ import {
   type SandboxTier,
   type SandboxUser,
 } from "../../support/sandbox.js";
-import { LibraryProcess } from "../../support/supervisor/library-process.js";
-import { scaled, soak } from "../../support/scale.js";
+import { soak } from "../../support/scale.js";
 import { checkNothingIsLeft, graceMs, slackMs } from "./check-end.js";
 import { ends } from "./run-ends.js";
 
