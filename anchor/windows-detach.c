@@ -49,8 +49,8 @@ static bool start_again(void) {
   bool listed = ready && InitializeProcThreadAttributeList(start.lpAttributeList, 1, 0, &size), done = listed;
   if (done && count > 0) done = UpdateProcThreadAttribute(start.lpAttributeList, 0, PROC_THREAD_ATTRIBUTE_HANDLE_LIST, list, count * sizeof *list, NULL, NULL);
   if (done) swprintf(line, room, L"%ls%ls", GetCommandLineW(), DETACHED);
-  done = done && CreateProcessW(program, line, NULL, NULL, count > 0, EXTENDED_STARTUPINFO_PRESENT | CREATE_BREAKAWAY_FROM_JOB | DETACHED_PROCESS | CREATE_NEW_PROCESS_GROUP,
-                                NULL, NULL, &start.StartupInfo, &process);
+  const DWORD flags = EXTENDED_STARTUPINFO_PRESENT | CREATE_BREAKAWAY_FROM_JOB | DETACHED_PROCESS | CREATE_NEW_PROCESS_GROUP;
+  done = done && CreateProcessW(program, line, NULL, NULL, count > 0, flags, NULL, NULL, &start.StartupInfo, &process);
   if (listed) DeleteProcThreadAttributeList(start.lpAttributeList);
   free(start.lpAttributeList);
   free(line);

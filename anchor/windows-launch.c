@@ -73,10 +73,13 @@ static HANDLE create(WCHAR *line, HANDLE *inherited, DWORD count, os_pid *pid) {
   (void)InitializeProcThreadAttributeList(NULL, 1, 0, &size);
   if (!own_program(program) || (start.lpAttributeList = malloc(size)) == NULL) return NULL;
   bool listed = InitializeProcThreadAttributeList(start.lpAttributeList, 1, 0, &size);
-  bool done = listed && UpdateProcThreadAttribute(start.lpAttributeList, 0, PROC_THREAD_ATTRIBUTE_HANDLE_LIST, inherited, count * sizeof *inherited, NULL, NULL);
-  const DWORD flags = EXTENDED_STARTUPINFO_PRESENT | CREATE_NO_WINDOW | CREATE_NEW_PROCESS_GROUP;
-  bool started = done && (CreateProcessW(program, line, NULL, NULL, TRUE, flags | CREATE_BREAKAWAY_FROM_JOB, NULL, NULL, &start.StartupInfo, &process) ||
-                          (GetLastError() == ERROR_ACCESS_DENIED && CreateProcessW(program, line, NULL, NULL, TRUE, flags, NULL, NULL, &start.StartupInfo, &process)));
+  const size_t list_size = count * sizeof *inherited;
+  bool done = listed && UpdateProcThreadAttribute(start.lpAttributeList, 0, PROC_THREAD_ATTRIBUTE_HANDLE_LIST, inherited, list_size, NULL, NULL);
+  const DWORD flags = EXTENDED_STARTUPINFO_PRESENT | CREATE_NO_WINDOW | CREATE_NEW_PROCESS_GROUP, leave = flags | CREATE_BREAKAWAY_FROM_JOB;
+  STARTUPINFOW *info = &start.StartupInfo;
+  bool started = done && CreateProcessW(program, line, NULL, NULL, TRUE, leave, NULL, NULL, info, &process);
+  if (done && !started && GetLastError() == ERROR_ACCESS_DENIED)
+    started = CreateProcessW(program, line, NULL, NULL, TRUE, flags, NULL, NULL, info, &process);
   if (!started) (void)fail_last();
   if (listed) DeleteProcThreadAttributeList(start.lpAttributeList);
   free(start.lpAttributeList);

@@ -93,7 +93,8 @@ static bool create(const struct child_spec *spec, HANDLE job, struct ends *ends,
     start.StartupInfo.hStdInput = ends->in;
     start.StartupInfo.hStdOutput = ends->out;
     start.StartupInfo.hStdError = ends->err;
-    done = done && UpdateProcThreadAttribute(start.lpAttributeList, 0, PROC_THREAD_ATTRIBUTE_HANDLE_LIST, inherited, (spec->merge ? 2 : 3) * sizeof *inherited, NULL, NULL);
+    size_t listed_size = (spec->merge ? 2 : 3) * sizeof *inherited; /* a handle that is listed twice is refused */
+    done = done && UpdateProcThreadAttribute(start.lpAttributeList, 0, PROC_THREAD_ATTRIBUTE_HANDLE_LIST, inherited, listed_size, NULL, NULL);
   }
   DWORD flags = EXTENDED_STARTUPINFO_PRESENT | CREATE_UNICODE_ENVIRONMENT | CREATE_SUSPENDED | (spec->pty ? 0 : CREATE_NEW_PROCESS_GROUP);
   done = done && CreateProcessW(program, line, NULL, NULL, !spec->pty, flags, block, cwd, &start.StartupInfo, &process);
