@@ -178,7 +178,9 @@ bool os_boundary_freeze(const struct boundary *boundary, uint64_t patience_ms) {
 void os_boundary_thaw(const struct boundary *boundary) { (void)boundary; }
 
 static long collect_members(void *of, int signal) {
-  long count = os_boundary_members(of, members, tree_max());
+  const struct boundary *boundary = of;
+  (void)lineage_scan_and_signal(signal);
+  long count = lineage_members(boundary->cgroup, members, tree_max());
   for (long i = 0; signal != 0 && i < count; i++)
     if (members[i].state != 'T') os_signal(&members[i], signal);
   return count;

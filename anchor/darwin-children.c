@@ -12,9 +12,9 @@ static struct listed *copy; /* os_read_process and `skip` may list processes */
 static long copied;
 
 /* Also brings the lineages up to date, which know the ancestors of orphans. */
-static bool copy_list(void) {
+static bool copy_list(int signal) {
   const struct listed *list;
-  bool scanned = lineage_scan(), complete = list_processes(&list, &copied);
+  bool scanned = lineage_scan_and_signal(signal), complete = list_processes(&list, &copied);
   struct listed *more = realloc(copy, (size_t)(copied + 1) * sizeof *copy);
   if (more == NULL) return false;
   copy = more;
@@ -42,12 +42,12 @@ static long add_children(uint64_t parent, struct member *out, long count, long m
 }
 
 long os_children(const struct member *parent, struct member *out, long max, bool (*skip)(os_pid, const void *), const void *of, int signal) {
-  (void)copy_list();
+  (void)copy_list(signal);
   return add_children(unique_of(parent), out, 0, max, skip, of, signal);
 }
 
 long os_descendants(const struct member *root, struct member *out, long max, bool (*skip)(os_pid, const void *), const void *of, int signal) {
-  bool complete = copy_list();
+  bool complete = copy_list(signal);
   long count = add_children(unique_of(root), out, 0, max, skip, of, signal);
   for (long i = 0; i < count && count < max; i++) count = add_children(out[i].id.unique, out, count, max, skip, of, signal);
   if (complete || count > 0) return count;

@@ -9,6 +9,7 @@
 #include "tree.h"
 
 struct lineage lineages[LINEAGES];
+int lineage_signal;
 
 static struct lineage *lineage_of(int file) {
   for EACH(lineage)
@@ -66,6 +67,8 @@ void lineage_record(struct lineage *lineage, uint64_t unique, uint64_t parent) {
 }
 
 bool lineage_add(struct lineage *lineage, uint64_t unique, uint64_t parent, pid_t pid) {
+  const struct member member = {.id = {.pid = pid, .unique = unique}, .handle = -1};
+  if (lineage_signal != 0) (void)os_signal(&member, lineage_signal);
   if (insert(lineage, unique, parent, pid) == NULL) return false;
   lineage_record(lineage, unique, parent);
   if (lineage->watched) (void)watch_process(pid);

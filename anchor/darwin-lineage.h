@@ -21,6 +21,8 @@ struct lineage {
   long count, room, records;
 };
 extern struct lineage lineages[LINEAGES];
+/* What a process is sent when it is added; 0: nothing. */
+extern int lineage_signal;
 
 #define EACH(lineage) (struct lineage *lineage = lineages; lineage < lineages + LINEAGES; lineage++) if (lineage->used)
 

@@ -40,11 +40,11 @@ static int by_unique(const void *a, const void *b) {
 }
 
 bool list_processes(const struct listed **out, long *count) {
-  long found = list_all(), unread = 0;
+  long found = list_all(), unread = 0; /* also those that ended meanwhile: their children may not be on the list */
   for (long i = 0; i < found; i++) {
     struct unique_info info = {0};
     bool read = read_unique(pids[i], &info);
-    unread += !read && errno != ESRCH;
+    unread += !read;
     listed[i] = (struct listed){.unique = read ? info.unique : 0, .parent = read ? info.parent : 0, .pid = pids[i]};
   }
   if (found > 0) qsort(listed, (size_t)found, sizeof *listed, by_unique);

@@ -8,8 +8,9 @@
 #include <unistd.h>
 
 #include "darwin-lineage.h"
+#include "tree.h"
 
-#define SCAN_ROUNDS 8
+#define SCAN_ROUNDS 16
 #define RECORDS_SPARE 4096 /* records of a file are dropped when there are so many more than members */
 #define ORPHANS 1024
 
@@ -50,17 +51,20 @@ static bool is_marked(struct lineage *lineage, pid_t pid) {
   return (os_environ(pid, "HOLDFAST_RUN_ID", value, sizeof value) && strcmp(value, run_id + 1) == 0) || os_each_descriptor(pid, is_record, lineage);
 }
 
-/* True for a process that was started after the run, whose parent has ended unseen, and that has a mark of the run. */
-static bool is_marked_orphan(struct lineage *lineage, const struct listed *list, long count, const struct listed *process) {
+/* True for a process that was started after the run, whose parent has ended unseen, and that has a mark of the run. A
+ * process that has ended has no marks any more: it may have left a child that is not on this list (`unsure`). */
+static bool is_marked_orphan(struct lineage *lineage, const struct listed *list, long count, const struct listed *process, bool *unsure) {
   static uint64_t checked[ORPHANS]; /* others, which are not looked at again */
+  struct member member;
   uint64_t *seen = &checked[process->unique % ORPHANS];
   if (lineage->first == 0 || process->unique <= lineage->first || *seen == process->unique || is_listed(list, count, process->parent)) return false;
   if (is_marked(lineage, process->pid) && (lineage->watched || !record_elsewhere(lineage->path, process->unique))) return true;
   *seen = process->unique;
+  *unsure |= !os_read_process(process->pid, &member) || tree_dead(&member);
   return false;
 }
 
-static bool add_new(const struct listed *list, long count) {
+static bool add_new(const struct listed *list, long count, bool *unsure) {
   struct lineage *lineage, *only = only_lineage();
   struct unique_info self;
   bool grown = false;
@@ -73,7 +77,7 @@ static bool add_new(const struct listed *list, long count) {
       if (entry->pid == 0) entry->pid = process->pid;
     } else if (lineage_find(process->parent, &lineage) != NULL) {
       grown |= lineage_add(lineage, process->unique, process->parent, process->pid);
-    } else if (only != NULL && is_marked_orphan(only, list, count, process)) {
+    } else if (only != NULL && is_marked_orphan(only, list, count, process, unsure)) {
       grown |= read_unique(only->watched ? getpid() : 1, &self) && lineage_add(only, process->unique, self.unique, process->pid);
     }
   }
@@ -126,20 +130,28 @@ static bool scan_once(bool *grown) {
   long count;
   for EACH(lineage)
     for (long i = 0; i < lineage->count; i++) lineage->entries[i].seen = false;
-  bool complete = list_processes(&list, &count);
-  *grown = add_new(list, count);
+  bool complete = list_processes(&list, &count), unsure = false;
+  *grown = add_new(list, count, &unsure);
   mark_unread(list, count);
   if (complete) drop_unseen();
   for EACH(lineage)
     if (lineage->watched && lineage->records > lineage->count + RECORDS_SPARE) shorten(lineage);
-  return complete;
+  return complete && !unsure;
 }
 
-/* Until nothing new is found: a new member may have forked before it was watched. */
+/* Until nothing new is found, and no listed process ended unread: a new member may have forked before it was watched, and
+ * a member that was not known yet may have forked and ended. */
 bool lineage_scan(void) {
-  bool grown = open_lineages() > 0, complete = true;
-  for (int round = 0; round < SCAN_ROUNDS && grown; round++) complete = scan_once(&grown);
+  bool grown = open_lineages() > 0, complete = !grown;
+  for (int round = 0; round < SCAN_ROUNDS && (grown || !complete); round++) complete = scan_once(&grown);
   return complete && !grown;
+}
+
+bool lineage_scan_and_signal(int signal) {
+  lineage_signal = open_lineages() == 1 ? signal : 0;
+  bool complete = lineage_scan();
+  lineage_signal = 0;
+  return complete;
 }
 
 /* ---- events ---- */

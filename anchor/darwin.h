@@ -28,7 +28,8 @@ struct listed {
   pid_t pid;
 };
 /* Lists all processes, also zombies, ascending by unique id: a process comes after the one that forked it. A process that
- * ended meanwhile has unique id 0. False: the list is not complete. Valid until the next call. */
+ * ended meanwhile has unique id 0. False: the list is not complete, or not all of it could be read. Valid until the next
+ * call. */
 bool list_processes(const struct listed **out, long *count);
 /* The processes whose parent it is now, also zombies; -1 if they cannot be listed. Valid until the next call. */
 long list_children(pid_t parent, const pid_t **out);
@@ -42,8 +43,11 @@ void lineage_close(int file);
 bool lineage_begin(int file, pid_t pid);
 
 /* darwin-scan.c */
-/* Adds processes that were forked since the last call, to every lineage. False: not all processes could be listed. */
+/* Adds processes that were forked since the last call, to every lineage. False: there may be more. */
 bool lineage_scan(void);
+/* The same. With only one lineage here, each new process is sent the signal at the moment it is found, unless it is 0:
+ * processes that fork and end would escape otherwise. */
+bool lineage_scan_and_signal(int signal);
 /* A process that is watched has forked, or has ended. */
 void lineage_forked(pid_t pid);
 void lineage_ended(pid_t pid);

@@ -108,6 +108,13 @@ export function useDarwinAnchor(): void {
       kernel.stdin?.end();
       await exited;
     }
-    if (directory !== "") rmSync(directory, { recursive: true, force: true });
+    if (directory === "") return;
+    // What the kernel and the anchors of this pid namespace wrote: see `path_of` and `shim_confstr`.
+    const prefix = `hf-darwin-${statSync("/proc/self/ns/pid").ino}`;
+    for (const folder of ["/dev/shm", "/tmp"])
+      for (const name of readdirSync(folder))
+        if (name.startsWith(`${prefix}.`) || name.startsWith(`${prefix}-`))
+          rmSync(join(folder, name), { recursive: true, force: true });
+    rmSync(directory, { recursive: true, force: true });
   });
 }

@@ -59,9 +59,10 @@ int sysctlbyname(const char *name, void *out, size_t *size, void *in, size_t in_
 }
 
 size_t shim_confstr(int name, char *out, size_t size) {
-  char path[64];
-  if (name != _CS_DARWIN_USER_CACHE_DIR) return 0;
-  snprintf(path, sizeof path, "/tmp/hf-darwin-%u", geteuid());
+  char path[128];
+  struct stat st;
+  if (name != _CS_DARWIN_USER_CACHE_DIR || stat("/proc/self/ns/pid", &st) != 0) return 0;
+  snprintf(path, sizeof path, "/tmp/hf-darwin-%llu-%u", (unsigned long long)st.st_ino, geteuid());
   if (mkdir(path, 0700) != 0 && errno != EEXIST) return 0;
   return (size_t)snprintf(out, size, "%s/", path) + 1;
 }
