@@ -87,7 +87,7 @@ const char *tier(struct run *run) {
     run->launcher = 0;
     snprintf(run->boundary.note, sizeof run->boundary.note, "the launcher died; no process supervises this anchor");
   }
-  snprintf(text, sizeof text, "%s%s+%s", run->boundary.path[0] != 0 ? "cgroup" : "subreaper", run->launcher != 0 ? "+launcher" : "",
+  snprintf(text, sizeof text, "%s%s+%s", os_boundary_kind(&run->boundary), run->launcher != 0 ? "+launcher" : "",
            os_strength());
   return text;
 }

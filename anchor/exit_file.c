@@ -53,8 +53,9 @@ static void json_usage(struct run *run, struct json *json) {
   json_raw(json, ",\"peakTasks\":");
   if (counted.tasks_known) json_number(json, counted.peak_tasks);
   else json_raw(json, "null");
-  json_raw(json, counted.cpu_known ? ",\"source\":{\"cpu\":\"cgroup\"" : ",\"source\":{\"cpu\":\"reaped\"");
-  json_raw(json, counted.memory_known ? ",\"memory\":\"cgroup\"}}" : ",\"memory\":\"reaped\"}}");
+  json_key_string(json, ",\"source\":{\"cpu\":", counted.cpu_known ? os_boundary_kind(&run->boundary) : "reaped");
+  json_key_string(json, ",\"memory\":", counted.memory_known ? os_boundary_kind(&run->boundary) : "reaped");
+  json_raw(json, "}}");
 }
 
 static void write_exit(struct run *run, struct json *json, uint64_t now) {
@@ -103,9 +104,9 @@ static void write_exit(struct run *run, struct json *json, uint64_t now) {
   json_raw(json, "}\n");
 }
 
-/* Writes the exit file, or stays and tries again, because an owner that got EXITED may die before it records the end.
- * If the run directory is gone after the owner got EXITED, the owner has recorded the end. If the whole instance
- * directory is gone, no supervisor will ask. */
+/* An owner that got EXITED may die before it records the end, so the run stays until the exit file is written. If the
+ * run directory is gone after the owner got EXITED, the owner has recorded the end. If the whole instance directory is
+ * gone, no supervisor will ask. */
 void write_end(struct run *run, uint64_t now) {
   static char text[64 * 1024];
   struct json json = {.data = text, .size = sizeof text};

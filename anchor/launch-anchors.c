@@ -84,8 +84,7 @@ static void anchor_reaped(struct launcher *launcher, size_t at, const struct os_
   struct anchor *anchor = &launcher->anchors[at];
   switch (anchor->state) {
     case ANCHOR_ALIVE:
-      /* 0: its run has ended. 1: it never started. Otherwise it died. */
-      if (ended->code == 0 || ended->code == 1) anchor_forget(launcher, at);
+      if (ended->code == 0 || ended->code == ANCHOR_NOT_STARTED) anchor_forget(launcher, at);
       else anchor_lose(launcher, anchor, ANCHOR_LOST, ended->code < 0 ? 0 : ended->code, ended->signal);
       break;
     case ANCHOR_LOST_ZOMBIE: anchor->state = ANCHOR_LOST; break;

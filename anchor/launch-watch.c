@@ -128,7 +128,7 @@ static void kill_run(struct overdue *overdue) {
   for (long i = 0; i < count; i++) left += !tree_dead(&members[i]);
   tree_release(count);
   if (left > 0) return; /* the next check tries again */
-  if (whole) anchor->kill_mode = "cgroup";
+  if (whole) anchor->kill_mode = os_boundary_kind(&overdue->boundary);
   if (runs_served(anchor) == 1) {
     (void)os_signal(&overdue->process, OS_KILL); /* only zombies are below it; the launcher reaps them */
     return;

@@ -25,6 +25,10 @@ bool os_boundary_find(struct boundary *boundary, const char *runs, const char *r
   return true;
 }
 
+bool os_is_boundary_path(const char *path) { return path[0] == '/'; }
+
+const char *os_boundary_kind(const struct boundary *boundary) { return boundary->path[0] != 0 ? "cgroup" : "subreaper"; }
+
 void os_boundary_open(struct boundary *boundary, const char *runs, const char *run_id, const char *note) {
   char path[PATH_SIZE], leaf[96];
   *boundary = (struct boundary){.cgroup = -1};

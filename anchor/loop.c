@@ -151,21 +151,22 @@ static void loop_once(int events) {
 
 void init_run(struct run *run) {
   *run = (struct run){.active = true, .dir = -1, .listener = -1, .boundary = {.cgroup = -1}, .boundary_events = -1,
-                        .leader_code = -1, .leader_signal = -1, .leader_handle = -1, .kill_mode = "none"};
+                      .leader_code = -1, .leader_signal = -1, .leader_handle = -1, .kill_mode = "none"};
   for (int i = 0; i < CONNECTIONS; i++) run->connections[i].fd = -1;
 }
 
 int run_mode(const char *run_id, const char *instance_dir, int fd, const char *cgroups, const char *note, bool launched) {
   int events = os_events_open();
-  if (events < 0 || !os_become_reaper() || !os_take_connection(fd)) return 1;
+  int connection = os_take_connection(fd);
+  if (events < 0 || !os_become_reaper() || connection < 0) return ANCHOR_NOT_STARTED;
   if (!launched) os_harden_self(); /* otherwise the launcher has done so */
   struct run *run = runs;
   init_run(run);
   run->launcher = launched ? os_parent() : 0;
   cgroups_of_runs = cgroups;
   own_heartbeat = os_anchor_shared(sizeof *own_heartbeat);
-  if (!os_identity(os_own_pid(), &run->anchor)) return 1;
-  prepare_run(run, fd, run_id, instance_dir, cgroups, note);
+  if (!os_identity(os_own_pid(), &run->anchor)) return ANCHOR_NOT_STARTED;
+  prepare_run(run, connection, run_id, instance_dir, cgroups, note);
   run->boundary_events = os_boundary_events(&run->boundary);
   run->check_at = os_now_ms() + CHECK_FIRST_MS;
   for (;;) loop_once(events);

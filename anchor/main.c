@@ -44,6 +44,7 @@ static int lock_mode(void) {
 }
 
 int main(int argc, char **argv) {
+  argv = os_arguments(&argc, argv);
   const char *mode = argc > 1 ? argv[1] : "";
   int rest = argc - 2;
   char **words = argv + 2;

@@ -148,7 +148,7 @@ static bool inspect_port(const char *line) {
 static bool inspect_boundary(const char *line) {
   uint64_t inode;
   const char *end = number_at(line, &inode);
-  if (end == NULL || end[0] != ' ' || end[1] != '/') return false;
+  if (end == NULL || end[0] != ' ' || !os_is_boundary_path(end + 1)) return false;
   printf("\"%s\"\n", os_boundary_state(end + 1, inode));
   return true;
 }
@@ -158,7 +158,7 @@ static bool inspect_members(const char *line) {
   uint64_t inode;
   struct boundary boundary;
   const char *end = number_at(line, &inode);
-  if (end == NULL || end[0] != ' ' || end[1] != '/') return false;
+  if (end == NULL || end[0] != ' ' || !os_is_boundary_path(end + 1)) return false;
   long count = os_boundary_reopen(&boundary, end + 1, inode) ? os_boundary_members(&boundary, members, tree_max()) : -1;
   struct json json = evidence_begin();
   if (count < 0) json_raw(&json, "null");

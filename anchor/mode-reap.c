@@ -155,7 +155,7 @@ static void print_reaped(bool verified, bool rooted, const char *why, long kille
   json_raw(&json, verified ? "{\"verified\":true" : "{\"verified\":false");
   json_key_string(&json, ",\"why\":", why);
   json_key_number(&json, ",\"killed\":", (uint64_t)killed);
-  json_key_string(&json, ",\"killMode\":", killed == 0 ? "none" : whole ? "cgroup" : "pid");
+  json_key_string(&json, ",\"killMode\":", killed == 0 ? "none" : whole ? os_boundary_kind(&reap_boundary) : "pid");
   json_residue(&json, rooted, ours);
   json_raw(&json, ",\"survivors\":[");
   bool first = true;

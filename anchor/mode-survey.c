@@ -27,11 +27,12 @@ static void cut_deleted(char *path) {
   if (ends_with(path, DELETED)) path[strlen(path) - strlen(DELETED)] = 0;
 }
 
-/* True for a state directory's copy of the binary, named by its content: `.../bin/anchor-<16 hex digits>`. */
+/* True for a state directory's copy of the binary, named by its content: `.../bin/anchor-<16 hex digits>`, with
+ * the suffix of programs. */
 static bool is_anchor_binary(const char *path) {
-  const char *name = strrchr(path, '/');
-  if (name == NULL || strncmp(name, "/anchor-", 8) != 0) return false;
-  return strspn(name + 8, "0123456789abcdef") == HASH_LENGTH && name[8 + HASH_LENGTH] == 0;
+  const char *name = os_file_name(path);
+  if (strncmp(name, "anchor-", 7) != 0) return false;
+  return strspn(name + 7, "0123456789abcdef") == HASH_LENGTH && strcmp(name + 7 + HASH_LENGTH, os_program_suffix) == 0;
 }
 
 static const char *next_word(const char *word, const char *end) {
@@ -82,7 +83,7 @@ static void show_machinery(os_pid pid) {
   const char *run = second != NULL && strcmp(second, "run") == 0 ? next_word(second, end) : NULL;
   bool launches = second != NULL && strcmp(second, "launch") == 0;
   const char *directory = second == NULL ? NULL : option_of(second, end, "--dir");
-  bool known = directory != NULL && directory[0] == '/' && (launches || run != NULL);
+  bool known = directory != NULL && os_is_absolute(directory) && (launches || run != NULL);
   bool in_cgroup = os_cgroup_of(pid, cgroup, sizeof cgroup);
   struct json json = evidence_begin();
   json_key_string(&json, "{\"kind\":", launches ? "launcher" : "anchor");

@@ -7,6 +7,10 @@
 
 #include "os.h"
 
+/* Exit status of an anchor whose run did not start. Not 1, which is also the status of a process that another program of
+ * Windows has ended. */
+#define ANCHOR_NOT_STARTED 75
+
 int run_mode(const char *run_id, const char *instance_dir, int fd, const char *cgroups, const char *note, bool launched);
 /* `argv`: the memory of our own command line. */
 int launch_mode(const char *instance_dir, const char *instance, char *argv, size_t argv_size);

@@ -1,6 +1,6 @@
 /* The interface to the operating system, and the only one: the files without a prefix include no system header, and
- * know no system but through it. posix-*.c implement what Linux, macOS and other POSIX systems share, linux-*.c the rest
- * on Linux. Every function that can fail sets errno to a standard value. */
+ * know no system but through it. posix-*.c implement what Linux and macOS share, linux-*.c and darwin-*.c the rest
+ * there. Every function that can fail sets errno to a standard value. */
 #ifndef OS_H
 #define OS_H
 
@@ -19,8 +19,8 @@ enum { OS_KILL = 9, OS_TERM = 15, OS_CONT = 18, OS_STOP = 19 };
 
 /* ---- streams, sockets, polling ----
  *
- * A descriptor is an int, -1 for none: on POSIX a file descriptor, elsewhere an index into a table of os_. No call but
- * os_poll and those that say so waits. */
+ * A descriptor is an int, -1 for none: on POSIX a file descriptor, elsewhere a number that only these functions know. Only
+ * os_poll and the functions that say so wait. */
 
 /* Reads up to `size` bytes. 0: the end. -1: errno is EAGAIN if there is nothing now; EIO on a terminal whose last other
  * side was closed. */
@@ -50,8 +50,9 @@ void os_poll(struct os_poll *set, size_t count, int timeout_ms);
 int os_listen(const char *path, int backlog, uint64_t *identity);
 bool os_listener_present(const char *path, uint64_t identity);
 int os_accept(int listener);
-/* Prepares a connection that this process inherited: it is not inherited further. */
-bool os_take_connection(int fd);
+/* Prepares a connection that this process inherited, whose number there is `inherited`: it is not inherited further.
+ * Returns its descriptor, or -1. */
+int os_take_connection(int inherited);
 /* The process at the other end; 0 if it is not visible from here. */
 os_pid os_peer(int fd);
 /* True if it has our effective uid or is root, which could trace us anyway. */
@@ -108,6 +109,11 @@ void os_path_remove(const char *path);
  * EWOULDBLOCK if another has it, or another errno. */
 int os_lock_inherited(int fd);
 
+/* What follows the last separator of the path. */
+const char *os_file_name(const char *path);
+bool os_is_absolute(const char *path);
+extern const char *const os_program_suffix; /* "" or ".exe" */
+
 /* ---- memory and time ---- */
 
 /* Zeroed memory that is allocated when first touched; NULL if there is none. */
@@ -125,6 +131,8 @@ uint64_t os_wall_ms(void);
 /* Reads the test-only variable HOLDFAST_ANCHOR_WEAKEN and drops cached facts of the parent process. Call first, and
  * after a fork. False if this process cannot see itself, and pids therefore mean other processes. */
 bool os_init(void);
+/* The words of our command line as UTF-8. */
+char **os_arguments(int *argc, char **argv);
 os_pid os_own_pid(void);
 /* Changes when the parent has died. */
 os_pid os_parent(void);
@@ -295,6 +303,10 @@ bool os_cgroup_of(os_pid pid, char *out, size_t size);
 /* Creates the cgroup directory for all runs of one instance directory (`place`); otherwise false and a note. */
 bool os_cgroup_prepare(const char *place, char *runs, size_t size, char *note, size_t note_size);
 void os_cgroup_leave(const char *runs);
+/* True if a recorded path can be one of this system. */
+bool os_is_boundary_path(const char *path);
+/* Its word in records: "cgroup", "job" or "lineage"; "subreaper" if there is none. */
+const char *os_boundary_kind(const struct boundary *boundary);
 void os_boundary_open(struct boundary *boundary, const char *runs, const char *run_id, const char *note);
 /* Opens an existing boundary; false if there is none. */
 bool os_boundary_find(struct boundary *boundary, const char *runs, const char *run_id);
@@ -308,9 +320,10 @@ void os_cgroup_recorded(const char *path, char *out, size_t size);
 /* Visits every cgroup of a run that this user created, of any instance; `place` is that instance with the device and
  * inode of its directory. */
 void os_each_boundary(void (*visit)(const struct boundary *boundary, const char *place, const char *run_id));
-/* Refused, like any signal, if it would hit this process or an ancestor. */
+/* True if its processes were killed as a whole. Refused, like any signal, if it would hit this process or an ancestor. On a
+ * system that cannot, they are killed one by one, and the answer is false. */
 bool os_boundary_kill(const struct boundary *boundary);
-/* Also true without a cgroup: then only ancestry identifies members. */
+/* Also true without a cgroup on a system with subreapers: then only ancestry identifies members. */
 bool os_boundary_empty(const struct boundary *boundary);
 bool os_boundary_holds(const struct boundary *boundary, os_pid pid);
 /* Freezes all its processes until they are thawed; only KILL ends them meanwhile. False: not done within the time. */
@@ -358,6 +371,7 @@ struct child_spec {
   bool set_umask;
   uint32_t umask;
   bool pty, merge, stdin_null;
+  bool verbatim; /* only Windows: the words after the first are not quoted for the command line */
   unsigned short rows, cols;
 };
 

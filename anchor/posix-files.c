@@ -4,10 +4,20 @@
 #include <stdio.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "posix.h"
+
+const char *const os_program_suffix = "";
+
+const char *os_file_name(const char *path) {
+  const char *slash = strrchr(path, '/');
+  return slash == NULL ? path : slash + 1;
+}
+
+bool os_is_absolute(const char *path) { return path[0] == '/'; }
 
 #ifdef __APPLE__
 #define st_mtim st_mtimespec

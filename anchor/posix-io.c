@@ -155,4 +155,4 @@ int os_accept(int listener) {
 #endif
 }
 
-bool os_take_connection(int fd) { return fcntl(fd, F_SETFD, FD_CLOEXEC) == 0 && posix_nonblocking(fd); }
+int os_take_connection(int inherited) { return fcntl(inherited, F_SETFD, FD_CLOEXEC) == 0 && posix_nonblocking(inherited) ? inherited : -1; }

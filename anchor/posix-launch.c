@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "modes.h"
 #include "posix.h"
 
 #define CONNECTION 3
@@ -46,9 +47,9 @@ static int become_anchor(const struct os_anchor_start *start, int (*body)(const 
   ours.directory = directory;
   inherited = start->shared;
   (void)setsid(); /* its own group, which the launcher may signal; not the launcher's session, because the launcher's death would send SIGHUP to a stopped anchor */
-  if (dup2(start->connection, CONNECTION) < 0) return 1;
+  if (dup2(start->connection, CONNECTION) < 0) return ANCHOR_NOT_STARTED;
   posix_close_above(CONNECTION);
-  if (!os_init()) return 1;
+  if (!os_init()) return ANCHOR_NOT_STARTED;
   os_raise_priority(false); /* the launcher may run with raised priority */
   set_title(&ours, directory);
   return body(&ours, CONNECTION);

@@ -22,6 +22,11 @@ uint64_t os_now_ms(void) { return clock_ms(CLOCK_MONOTONIC); }
 
 uint64_t os_wall_ms(void) { return clock_ms(CLOCK_REALTIME); }
 
+char **os_arguments(int *argc, char **argv) {
+  (void)argc;
+  return argv;
+}
+
 os_pid os_own_pid(void) { return getpid(); }
 
 os_pid os_parent(void) { return getppid(); }

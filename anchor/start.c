@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "modes.h"
 #include "run.h"
 
 #define START_PATIENCE_MS 10000
@@ -10,7 +11,7 @@
 
 /* Reads exactly one frame; the loop reads the rest. */
 static bool read_start(int fd, uint8_t *buffer, struct frame *frame) {
-  size_t have = 0, want = 4;
+  size_t have = 0, want = LENGTH_SIZE;
   uint64_t until = os_now_ms() + START_PATIENCE_MS;
   while (have < want) {
     struct os_poll p = {.fd = fd, .wants = OS_READ};
@@ -20,10 +21,10 @@ static bool read_start(int fd, uint8_t *buffer, struct frame *frame) {
     long n = os_read(fd, buffer + have, want - have);
     if (n == 0 || (n < 0 && errno != EAGAIN)) return false;
     if (n > 0) have += (size_t)n;
-    if (have == 4) {
+    if (have == LENGTH_SIZE) {
       struct frame head;
       if (frame_take(buffer, have, START_MAX, &head) < 0) return false;
-      want = 4 + ((size_t)buffer[0] | (size_t)buffer[1] << 8 | (size_t)buffer[2] << 16 | (size_t)buffer[3] << 24);
+      want = LENGTH_SIZE + (size_t)wire_u32(buffer);
     }
   }
   return frame_take(buffer, have, START_MAX, frame) > 0 && frame->type == F_START && frame_well_formed(frame);
@@ -76,15 +77,14 @@ static _Noreturn void fail_start(struct run *run, enum step step, int error) {
   send_failed(run, run->owner, step, error);
   connections_finish(run, 1000);
   os_boundary_remove(&run->boundary);
-  exit(1);
+  exit(ANCHOR_NOT_STARTED);
 }
 
-/* Prepares the run up to the gate. */
 void prepare_run(struct run *run, int fd, const char *run_id, const char *instance_dir, const char *cgroups, const char *note) {
   uint8_t *buffer = os_map(START_MAX + 4);
   struct frame start;
   connections_add_owner(run, fd);
-  if (buffer == NULL || !read_start(fd, buffer, &start)) exit(1);
+  if (buffer == NULL || !read_start(fd, buffer, &start)) exit(ANCHOR_NOT_STARTED);
   char *text = os_map(2 * START_MAX), **argv = os_map(ARGUMENTS_MAX * sizeof *argv), **env = os_map(ARGUMENTS_MAX * sizeof *env);
   if (text == NULL || argv == NULL || env == NULL) fail_start(run, STEP_SPEC, ENOMEM);
   char cwd[4096] = "";
@@ -113,6 +113,7 @@ void prepare_run(struct run *run, int fd, const char *run_id, const char *instan
       .pty = run->pty = number_or(&start, T_PTY, 0) == 1,
       .merge = number_or(&start, T_MERGE, 0) == 1,
       .stdin_null = number_or(&start, T_STDIN, 1) == 0,
+      .verbatim = number_or(&start, T_VERBATIM, 0) == 1,
       .rows = (uint16_t)rows, .cols = (uint16_t)cols,
   };
   enum step step = os_spawn_gated(&spec, &run->boundary, &run->child);
@@ -160,12 +161,10 @@ static void on_child_at_gate(struct run *run, enum step step, int error) {
   }
   os_kill_gated_child(&run->child);
   remove_directory(run);
-  if (run->owner == NULL) exit(1);
+  if (run->owner == NULL) exit(ANCHOR_NOT_STARTED);
   fail_start(run, step, error);
 }
 
-/* Reads the child's reports: first that it is at the gate; after GO, that exec failed, or the end of the pipe if
- * exec succeeded. */
 void read_status(struct run *run) {
   struct child_report report = {.step = STEP_FORK, .error = ECHILD};
   int news = os_child_report(&run->child, &report);

@@ -61,7 +61,7 @@ void sweep(struct run *run, uint64_t now) {
     tree_release(left);
   }
   bool whole = os_boundary_kill(&run->boundary);
-  if (whole) run->kill_mode = "cgroup";
+  if (whole) run->kill_mode = os_boundary_kind(&run->boundary);
   if (!whole || !first) { /* one by one without a cgroup, and for processes that left it */
     long count = tree_kill(collect_again, run);
     if (count > 0 && strcmp(run->kill_mode, "none") == 0) run->kill_mode = "pid";

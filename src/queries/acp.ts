@@ -99,7 +99,7 @@ export function acpPermissionResponse(
   question: ApprovalQuestion | null,
   sessionKey: string,
 ): ResponseOf<"acpAnswer">["permission"] {
-  const { rpcId: _rpc, answered: _answered, ...rest } = permission;
+  const { rpcId: _rpc, inputDigest: _digest, answered: _answered, ...rest } = permission;
   const title = question?.summary ?? rest.title;
   return {
     ...rest,

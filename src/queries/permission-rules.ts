@@ -8,7 +8,10 @@ import type { AcpStore } from "../store/acp/contract.js";
 
 export type AcpRuleResponse = ResponseOf<"acpRevokeRule">["rule"];
 
-export function acpRuleResponse(rule: RememberedRule, sessionKey: string | null): AcpRuleResponse {
+export function acpRuleResponse(
+  { inputDigest: _digest, ...rule }: RememberedRule,
+  sessionKey: string | null,
+): AcpRuleResponse {
   return { ...rule, sessionKey };
 }
 

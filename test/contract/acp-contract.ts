@@ -39,7 +39,8 @@ export function acpContract(name: string, createDatabase: () => Promise<TestData
     });
 
     test("rules are remembered for a session and an agent, with a decision or alone, and revoked once", async () => {
-      const rule = newRememberedRule({ id: "prl_1", scope: "session", sessionId: id });
+      const answered = { permissionId: "prm_1", inputDigest: "ab12" };
+      const rule = newRememberedRule({ id: "prl_1", scope: "session", sessionId: id, ...answered });
       await store.commitAcpChange(id, "in_1", { newRule: rule });
       const agents = newRememberedRule({ id: "prl_2", scope: "agent", agent: "codex", createdAt: AT + 1 });
       await store.insertRememberedRule(agents);

@@ -288,7 +288,7 @@ export class RunningAgent {
     return {
       turnId: turn.turnId,
       cancelled: turn.cancel !== null,
-      tool: (id: string) => turn.summary.tools.find((each) => each.id === id) ?? null,
+      tool: (id: string) => turn.summary.tool(id),
     };
   }
 }

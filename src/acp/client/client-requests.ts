@@ -180,7 +180,9 @@ export class ClientRequests {
     method: OperationMethod,
     { kind, title, displayTitle, exec = null }: ClientOperation,
   ): () => AcpPermissionRequest {
-    const asked = { toolCallId: method, kind, title, options: PERMISSION_OPTIONS, details: [] };
+    // The title of a command is the command itself.
+    const tool = { toolCallId: method, kind, title, inputDigest: null };
+    const asked = { ...tool, options: PERMISSION_OPTIONS, details: [] };
     const judge = (): AcpPermissionRequest => ({
       ...judgeByRules(id, asked),
       title: displayTitle,

@@ -40,7 +40,8 @@ const OPTIONS = [
 /** The question as a permission request. */
 export function toPermissionRequest({ message, url }: Elicitation): ParsedPermissionRequest {
   const title = url === null ? message : `${message} ${url}`;
-  return { toolCallId: "elicitation/create", kind: ELICITATION_KIND, title, options: OPTIONS, details: [] };
+  const tool = { toolCallId: "elicitation/create", kind: ELICITATION_KIND, title, inputDigest: null };
+  return { ...tool, options: OPTIONS, details: [] };
 }
 
 /** A rule can deny a question but not answer it: an allowed one waits for a person. */

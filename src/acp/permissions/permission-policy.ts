@@ -9,7 +9,6 @@ import type {
   PermissionOption,
   PermissionVerdict,
 } from "../../model/acp/acp.js";
-import type { PermissionRule } from "../../model/acp/permission-rule.js";
 import { newPermissionId } from "../../model/ids.js";
 import type { NewRunEvent } from "../../model/run-event.js";
 import { type LabelledText, labelTexts } from "../../sessions/approval-question.js";
@@ -17,14 +16,18 @@ import type { AcpChange } from "../../store/acp/contract.js";
 import { matchesGlob } from "../../text/match.js";
 import { redactedExcerpt } from "../../text/redact.js";
 import { firstChars, truncate } from "../../text/truncate.js";
-import { boundedString } from "../turn/turn-summary.js";
+import { digestInput } from "../turn/input-digest.js";
+import { boundedString, type KnownToolCall } from "../turn/turn-summary.js";
 import { isObject, type RpcId } from "../wire/message.js";
+import type { MatchedRule } from "./remembered-rules.js";
 import { type NamedRule, orderRules, type RuleLayers } from "./rule-layers.js";
 
 /** A tool call as far as it is known: from the permission request, and from the updates before it. */
 export interface ToolCallInfo {
   readonly kind: string | null;
   readonly title: string | null;
+  /** The digest of what it executes; null: its input does not name it. */
+  readonly inputDigest: string | null;
 }
 
 /** A permission request of an agent. The title is not shortened, because rules match on it. */
@@ -35,7 +38,7 @@ export interface ParsedPermissionRequest extends ToolCallInfo {
   readonly details: readonly LabelledText[];
 }
 
-/** Null: not a permission request. Title and kind may be missing: an earlier update may have them. */
+/** Null: not a permission request. Title, kind and input may be missing: an earlier update may have them. */
 export function parsePermissionRequest(params: unknown): ParsedPermissionRequest | null {
   if (!isObject(params)) return null;
   const { sessionId, toolCall, options } = params;
@@ -46,6 +49,7 @@ export function parsePermissionRequest(params: unknown): ParsedPermissionRequest
     toolCallId: firstChars(toolCallId, defaults.titleChars),
     title: typeof title === "string" ? title : null,
     kind: boundedString(kind),
+    inputDigest: digestInput(rawInput),
     details: [
       ...(isEmpty(rawInput) ? [] : labelTexts("input", rawInput)),
       ...(isEmpty(content) ? [] : labelTexts("content", content)),
@@ -91,7 +95,7 @@ export type PolicyDecision =
  * the agent. An agent that offers no option of the decided kind gets the answer `cancelled`.
  */
 export function decidePermission(
-  rules: readonly PermissionRule[],
+  rules: readonly MatchedRule[],
   tool: ToolCallInfo,
   options: readonly PermissionOption[],
 ): PolicyDecision {
@@ -144,8 +148,11 @@ const KINDS_OF_VERDICT: Readonly<Record<"allow" | "deny", readonly [once: string
   deny: ["reject_once", "reject_always"],
 };
 
-function ruleMatches({ effect, ...rule }: PermissionRule, { kind, title }: ToolCallInfo): boolean {
+function ruleMatches({ effect, ...rule }: MatchedRule, { kind, title, inputDigest }: ToolCallInfo): boolean {
   if (rule.kind !== undefined && rule.kind !== kind) return false;
+  // An answer to a request that did not name what it executes denies, but does not allow, a request that does.
+  const deniesAny = effect === "reject" && rule.inputDigest === null;
+  if (rule.inputDigest !== undefined && rule.inputDigest !== inputDigest && !deniesAny) return false;
   if (rule.title === undefined || title === null) return rule.title === undefined;
   if (rule.exact === true) return rule.title === title;
   const matches = title.length > defaults.acpAskedChars ? null : matchesGlob(rule.title, title);
@@ -157,7 +164,7 @@ export interface JudgedTurn {
   readonly turnId: string;
   readonly cancelled: boolean;
   /** The tool call in earlier updates; null: unknown. */
-  tool(id: string): { readonly kind: string; readonly title: string } | null;
+  tool(id: string): KnownToolCall | null;
 }
 
 interface JudgeOptions {
@@ -175,7 +182,11 @@ export function judgePermission(
   { at, waitMs, layers }: JudgeOptions,
 ): AcpPermissionRequest {
   const known = turn?.tool(asked.toolCallId) ?? null;
-  const tool = { kind: asked.kind ?? known?.kind ?? null, title: asked.title ?? known?.title ?? null };
+  const tool = {
+    kind: asked.kind ?? known?.kind ?? null,
+    title: asked.title ?? known?.title ?? null,
+    inputDigest: asked.inputDigest ?? known?.inputDigest ?? null,
+  };
   const { options } = asked;
   const ordered = orderRules(rules, layers);
   const judged = decidePermission(
@@ -194,6 +205,7 @@ export function judgePermission(
     toolCallId: asked.toolCallId,
     kind: tool.kind,
     title: tool.title === null ? null : truncate(tool.title, defaults.acpAskedChars),
+    inputDigest: tool.inputDigest,
     options,
     rule: rule?.index ?? null,
     askedAt: at,
@@ -228,7 +240,8 @@ export function permissionUpdates(
   runId: string | null,
   at: number,
 ): PermissionUpdates {
-  const data = { ...permission, decision };
+  const { inputDigest: _digest, ...shown } = permission;
+  const data = { ...shown, decision };
   const updates = [{ turnId: permission.turnId, at, type: "permission", data }] as const;
   if (decision === null || runId === null) return { updates, events: [] };
   const event: NewRunEvent = {

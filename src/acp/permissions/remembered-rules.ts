@@ -4,7 +4,10 @@ import type { AcpPermissionRequest, AcpSession } from "../../model/acp/acp.js";
 import { newPermissionRuleId } from "../../model/ids.js";
 import type { PermissionRule, RememberedRule } from "../../model/acp/permission-rule.js";
 
-/** How an answer is to be remembered. Without a kind and a title: for requests of the same kind with the same title. */
+/**
+ * How an answer is to be remembered. Without a kind and a title: for requests of the same kind with the same title that
+ * execute the same.
+ */
 export interface RememberRequest {
   readonly scope: RememberedRule["scope"];
   readonly kind?: string | undefined;
@@ -13,7 +16,7 @@ export interface RememberRequest {
 
 /** The rule that answers later requests as this one is answered. Throws if the request does not identify them. */
 export function ruleFromAnswer(
-  { id, kind, title }: Pick<AcpPermissionRequest, "id" | "kind" | "title">,
+  { id, kind, title, inputDigest }: Pick<AcpPermissionRequest, "id" | "kind" | "title" | "inputDigest">,
   verdict: "allow" | "deny",
   remember: RememberRequest,
   session: Pick<AcpSession, "sessionId" | "agent">,
@@ -33,6 +36,7 @@ export function ruleFromAnswer(
     kind: given ? (remember.kind ?? null) : kind,
     title: given ? (remember.title ?? null) : title,
     exact: !given,
+    inputDigest: given ? null : inputDigest,
     permissionId: id,
     ...{ actor, createdAt: at, revokedAt: null, revokedBy: null },
   };
@@ -61,17 +65,25 @@ export function newRememberedRule(
   return {
     ...target,
     id: newPermissionRuleId(),
-    ...{ effect, kind, title, exact, permissionId: null },
+    ...{ effect, kind, title, exact, inputDigest: null, permissionId: null },
     ...{ actor, createdAt: at, revokedAt: null, revokedBy: null },
   };
 }
 
-/** A remembered rule as it is matched. */
-export function toPermissionRule({ effect, kind, title, exact }: RememberedRule): PermissionRule {
+/** A permission rule as it is matched. */
+export interface MatchedRule extends PermissionRule {
+  /** Of an answered request, which may have had none. Absent: what is executed is not compared. */
+  readonly inputDigest?: string | null;
+}
+
+export function toPermissionRule(rule: RememberedRule): MatchedRule {
+  const { effect, kind, title, exact, inputDigest, permissionId } = rule;
   return {
     effect,
     ...(kind === null ? {} : { kind }),
     ...(title === null ? {} : { title }),
     ...(exact ? { exact } : {}),
+    // An operator who writes a rule gives only a title.
+    ...(exact && permissionId !== null ? { inputDigest } : {}),
   };
 }

@@ -1,6 +1,6 @@
 import type { ConfiguredPermissionRule } from "../../config/permissions.js";
 import type { PermissionRule, RememberedRule } from "../../model/acp/permission-rule.js";
-import { toPermissionRule } from "./remembered-rules.js";
+import { type MatchedRule, toPermissionRule } from "./remembered-rules.js";
 
 /** Allows reads and searches, and asks about everything else. */
 export const DEFAULT_PERMISSION_RULES: readonly PermissionRule[] = [
@@ -11,7 +11,7 @@ export const DEFAULT_PERMISSION_RULES: readonly PermissionRule[] = [
 
 /** A rule with the words that name it in a decision. */
 export interface NamedRule {
-  readonly rule: PermissionRule;
+  readonly rule: MatchedRule;
   readonly name: string;
   /** Its index in the session's own rules; null: it is not one of them. */
   readonly index: number | null;

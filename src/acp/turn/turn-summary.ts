@@ -1,12 +1,18 @@
 import { defaults } from "../../defaults.js";
 import { firstChars, TextTail } from "../../text/truncate.js";
 import { isObject, type SessionUpdate } from "../wire/message.js";
+import { digestInput } from "./input-digest.js";
 
 export interface ToolCallSummary {
   readonly id: string;
   readonly title: string;
   readonly kind: string;
   readonly status: string;
+}
+
+/** A tool call with the digest of what it executes; null: no update has named it. */
+export interface KnownToolCall extends ToolCallSummary {
+  readonly inputDigest: string | null;
 }
 
 export interface PlanEntrySummary {
@@ -29,12 +35,20 @@ const NEWEST_TEXT_CHARS = 8 * defaults.taskProgressChars;
 export class TurnSummary {
   readonly text = new TextTail(defaults.acpKeptTextChars);
   readonly #tools = new Map<string, ToolCallSummary>();
+  /** By the id of the tool call. */
+  readonly #inputDigests = new Map<string, string>();
   /** The text since the last tool call. */
   #newestText = new TextTail(NEWEST_TEXT_CHARS);
   plan: readonly PlanEntrySummary[] = [];
 
   get tools(): readonly ToolCallSummary[] {
     return [...this.#tools.values()];
+  }
+
+  /** Null: it is not known. */
+  tool(id: string): KnownToolCall | null {
+    const tool = this.#tools.get(id);
+    return tool === undefined ? null : { ...tool, inputDigest: this.#inputDigests.get(id) ?? null };
   }
 
   /** The tool that runs, the plan step in progress, the text since the last tool, or the last tool; null: none. */
@@ -70,9 +84,12 @@ export class TurnSummary {
     if (tool === null) return;
     this.#newestText = new TextTail(NEWEST_TEXT_CHARS);
     this.#tools.set(tool.id, tool);
+    const digest = digestInput(update["rawInput"]);
+    if (digest !== null) this.#inputDigests.set(tool.id, digest);
     if (this.#tools.size <= defaults.acpToolCalls) return;
     for (const oldest of this.#tools.keys()) {
       this.#tools.delete(oldest);
+      this.#inputDigests.delete(oldest);
       break;
     }
   }

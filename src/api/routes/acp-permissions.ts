@@ -57,7 +57,7 @@ export const acpAnswerRoute = defineRoute({
     digest: questionDigest,
     /** One of the request's options, of the verdict's kind. Default: the first option that answers once. */
     optionId: key.optional(),
-    /** Answer later requests likewise: those of the same kind and title, or those that `kind` and `title` match. */
+    /** Answer later requests likewise: those that execute the same under the same kind and title, or those that `kind` and `title` match. */
     remember: z
       .strictObject({
         scope: z.enum(["session", "agent"]),

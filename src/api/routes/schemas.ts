@@ -155,6 +155,7 @@ export const permissionRuleSchema = permissionRule.meta({
 });
 
 export const acpRuleSchema = rememberedRuleSchema
+  .omit({ inputDigest: true })
   .extend({
     /** `config`: a rule of the config, which cannot be revoked. */
     scope: z.enum(["session", "agent", "config"]),
@@ -213,7 +214,7 @@ export const acpUpdateSchema = acpUpdateRecord
   .meta({ id: "AcpUpdate", description: "An entry in the update log of an ACP session." });
 
 export const acpPermissionSchema = permissionRequestSchema
-  .omit({ rpcId: true, answered: true })
+  .omit({ rpcId: true, inputDigest: true, answered: true })
   .extend({
     /** `whole`: the title shows the whole question; `digest` is then its digest. Null: not pending at this gateway. */
     question: z.object({ whole: z.boolean(), digest: z.string().nullable() }).nullable(),

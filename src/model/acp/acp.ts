@@ -217,6 +217,8 @@ export const permissionRequestSchema = z.object({
   toolCallId: z.string(),
   kind: z.string().nullable(),
   title: z.string().nullable(),
+  /** The digest of what the tool call executes; null: its input does not name it. */
+  inputDigest: z.string().nullable(),
   options: z.array(permissionOptionSchema),
   /** Index of the session's rule that decided or asked; null: another rule did, or none matched. */
   rule: z.int().nullable(),

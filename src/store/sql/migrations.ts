@@ -4,6 +4,7 @@ import {
   ACP_SETTINGS_SQL,
   ACP_SQL,
   ACP_TURN_LIMITS_SQL,
+  INPUT_DIGEST_SQL,
   PERMISSION_RULES_SQL,
 } from "./migrations/acp.js";
 import { COMMANDS_SQL, GATEWAYS_SQL } from "./migrations/gateways.js";
@@ -67,6 +68,7 @@ export const migrations: readonly Migration[] = [
   { id: 20, name: "permission-rules", sql: PERMISSION_RULES_SQL, minCompatible: 16 },
   { id: 21, name: "task-origin", sql: TASK_ORIGIN_SQL, minCompatible: 16 },
   { id: 22, name: "acp-content", sql: ACP_CONTENT_SQL, minCompatible: 16 },
+  { id: 23, name: "input-digest", sql: INPUT_DIGEST_SQL, minCompatible: 16 },
 ];
 
 /** All tables of a store, each after those that it refers to. */

@@ -5,11 +5,18 @@ import {
   decidePermission,
   parsePermissionRequest,
   selectOption,
+  type ToolCallInfo,
 } from "../../../src/acp/permissions/permission-policy.js";
+import {
+  type MatchedRule,
+  ruleFromAnswer,
+  toPermissionRule,
+} from "../../../src/acp/permissions/remembered-rules.js";
 import { defaults } from "../../../src/defaults.js";
 import type { PermissionOption } from "../../../src/model/acp/acp.js";
-import type { PermissionRule } from "../../../src/model/acp/permission-rule.js";
+import type { PermissionRule, RememberedRule } from "../../../src/model/acp/permission-rule.js";
 import { scaled } from "../../support/scale.js";
+import { newRememberedRule } from "../../support/store/session-samples.js";
 
 const KINDS: ToolKind[] = ["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "other"];
 const kind = fc.constantFrom(...KINDS);
@@ -23,7 +30,9 @@ const option: fc.Arbitrary<PermissionOption> = fc.record({
   name: fc.string(),
   kind: fc.constantFrom("allow_once", "allow_always", "reject_once", "reject_always"),
 });
-const tool = fc.record({ kind: fc.option(kind), title: fc.option(title) });
+const tool = fc.record({ kind: fc.option(kind), title: fc.option(title), inputDigest: fc.constant(null) });
+
+const titled = (text: string): ToolCallInfo => ({ kind: null, title: text, inputDigest: null });
 
 test("an answer is an offered option of the decided kind, for one time", () => {
   fc.assert(
@@ -77,11 +86,9 @@ test("a title pattern matches like the equivalent regular expression", () => {
           .map((part) => part.replaceAll(/[^ab ]/g, "\\$&"))
           .join("[\\s\\S]*")}$`,
       );
-      const { rule: at } = decidePermission(
-        [{ effect: "allow", title: pattern }],
-        { kind: null, title: text },
-        [],
-      ) as { rule: number | null };
+      const { rule: at } = decidePermission([{ effect: "allow", title: pattern }], titled(text), []) as {
+        rule: number | null;
+      };
       expect(at === 0).toBe(like.test(text));
     }),
   );
@@ -89,11 +96,7 @@ test("a title pattern matches like the equivalent regular expression", () => {
 
 test("a hostile title and pattern are matched in bounded time", () => {
   const began = performance.now();
-  decidePermission(
-    [{ effect: "allow", title: `${"*a".repeat(2_000)}b` }],
-    { kind: null, title: "a".repeat(1_000_000) },
-    [],
-  );
+  decidePermission([{ effect: "allow", title: `${"*a".repeat(2_000)}b` }], titled("a".repeat(1_000_000)), []);
   expect(performance.now() - began).toBeLessThan(scaled(5_000));
 });
 
@@ -104,13 +107,13 @@ test("the maximal number of hostile rules on the longest title is matched in bou
     () => ({ effect: "allow", title: `*${half}b${half}*` }) as const,
   );
   const began = performance.now();
-  const asked = { kind: null, title: "a".repeat(defaults.acpAskedChars) };
+  const asked = titled("a".repeat(defaults.acpAskedChars));
   expect(decidePermission(rules, asked, [])).toMatchObject({ rule: null });
   expect(performance.now() - began).toBeLessThan(scaled(2_000));
 });
 
 test("a title that is too long to be matched is never allowed by a rule on titles", () => {
-  const asked = { kind: "execute", title: `ls ${"x".repeat(defaults.acpAskedChars)} rm` };
+  const asked = { ...titled(`ls ${"x".repeat(defaults.acpAskedChars)} rm`), kind: "execute" };
   const ruleFor = (...rules: PermissionRule[]) => decidePermission(rules, asked, []).rule;
   expect(ruleFor({ effect: "allow", title: "ls *" })).toBeNull();
   expect(ruleFor({ effect: "reject", title: "*rm" }, { effect: "allow" })).toBe(0);
@@ -121,7 +124,7 @@ test("a title that is too long to be matched is never allowed by a rule on title
 });
 
 test("a rule on an unknown kind or title does not match", () => {
-  const unknown = { kind: null, title: null };
+  const unknown = { kind: null, title: null, inputDigest: null };
   for (const part of [{ kind: "read" as const }, { title: "*" }])
     expect(decidePermission([{ effect: "allow", ...part }], unknown, [])).toMatchObject({
       type: "answer",
@@ -140,6 +143,7 @@ test("a permission request is parsed and bounded, and an invalid one is refused"
   const toolCall = { toolCallId: "t", title: "ls", kind: "execute" };
   expect(parsePermissionRequest({ sessionId: "s", toolCall, options })).toEqual({
     details: [],
+    inputDigest: null,
     toolCallId: "t",
     title: "ls",
     kind: "execute",
@@ -194,10 +198,47 @@ test("all details of a tool call are part of the question", () => {
 
 test("an exact title is compared character by character, whatever its length", () => {
   const exact = (pattern: string, text: string) =>
-    decidePermission([{ effect: "allow", title: pattern, exact: true }], { kind: null, title: text }, [])
-      .rule;
+    decidePermission([{ effect: "allow", title: pattern, exact: true }], titled(text), []).rule;
   expect(exact("rm *", "rm *")).toBe(0);
   expect(exact("rm *", "rm -rf /")).toBeNull();
   const long = "x".repeat(defaults.acpAskedChars + 1);
   expect(exact(long, long)).toBe(0);
+});
+
+const stored = (more: Partial<RememberedRule>): MatchedRule =>
+  toPermissionRule(newRememberedRule({ title: "as asked", permissionId: "prm_1", ...more }));
+const DIGESTS = [null, "one", "other"];
+/** The digests of the requests with this title that a rule decides. */
+const decided = (one: MatchedRule) =>
+  DIGESTS.filter(
+    (inputDigest) =>
+      decidePermission([one], { kind: "execute", title: "as asked", inputDigest }, []).rule === 0,
+  );
+
+test("an answer decides only requests that execute the same, and one without input denies all others", () => {
+  expect(decided(stored({ inputDigest: "one" }))).toEqual(["one"]);
+  expect(decided(stored({ inputDigest: "one", effect: "reject" }))).toEqual(["one"]);
+  // Also those that were stored before digests were.
+  expect(decided(stored({ inputDigest: null }))).toEqual([null]);
+  expect(decided(stored({ inputDigest: null, effect: "reject" }))).toEqual(DIGESTS);
+});
+
+test("a rule that an operator writes decides by kind and title alone", () => {
+  expect(decided(stored({ permissionId: null }))).toEqual(DIGESTS);
+  expect(decided(stored({ exact: false }))).toEqual(DIGESTS);
+  expect(decided({ effect: "allow", title: "as asked", exact: true })).toEqual(DIGESTS);
+});
+
+test("a remembered answer has the digest of the answered request, unless a pattern is given", () => {
+  const asked = { id: "prm_1", kind: "execute", title: "as asked", inputDigest: "one" };
+  const remembered = (pattern?: string) =>
+    ruleFromAnswer(
+      asked,
+      "allow",
+      { scope: "session", title: pattern },
+      { sessionId: "ses_1", agent: null },
+      { actor: "ada", at: 1 },
+    );
+  expect(remembered()).toMatchObject({ exact: true, inputDigest: "one" });
+  expect(remembered("as *")).toMatchObject({ exact: false, inputDigest: null });
 });

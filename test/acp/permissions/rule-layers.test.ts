@@ -49,7 +49,10 @@ test("a complete list of a session gets no rule that allows more", () => {
 });
 
 test("remembered rules of the session are tried before its own, and those of the agent like those of the config", () => {
-  const rule = { kind: "execute", title: "a *", exact: true, permissionId: null, actor: "ada", createdAt: 1 };
+  const rule = {
+    ...{ kind: "execute", title: "a *", exact: true, inputDigest: null, permissionId: null },
+    ...{ actor: "ada", createdAt: 1 },
+  };
   const alive = { revokedAt: null, revokedBy: null };
   const ofSession = { scope: "session", sessionId: "ses_1", agent: null } as const;
   const ofAgent = { scope: "agent", sessionId: null, agent: "codex" } as const;

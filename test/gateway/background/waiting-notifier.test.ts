@@ -91,7 +91,7 @@ test("a channel that fails is reported, and control characters of the command ar
 
 const permission = {
   ...{ id: "prm_1", sessionId: "ses_own", turnId: "trn_1", rpcId: 1, toolCallId: "t1", kind: "execute" },
-  ...{ title: "git push", options: [], rule: null, decision: null, answered: false },
+  ...{ title: "git push", inputDigest: null, options: [], rule: null, decision: null, answered: false },
   ...{ askedAt: 0, expiresAt: 300_000 },
 } satisfies AcpPermissionRequest;
 

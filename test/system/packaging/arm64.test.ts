@@ -20,7 +20,7 @@ describe.skipIf(!hasTools)("the arm64 package's anchor", () => {
 
   beforeAll(async () => {
     const directory = await temporaryDirectoryForFile();
-    const packed = await packTarballs("arm64", join(directory, "packages"));
+    const packed = await packTarballs("linux-arm64", join(directory, "packages"));
     await execFileAsync("tar", ["-xzf", packed.anchor, "-C", directory]);
     contents = join(directory, "package");
     emulated = join(directory, "anchor");

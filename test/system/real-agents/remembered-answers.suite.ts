@@ -76,14 +76,23 @@ test.each(Object.keys(agentRecipes).filter((name) => !["copilot", "pi"].includes
 );
 
 test(
-  "copilot: its title is its model's description, so that a remembered answer answers for another command",
+  "copilot: its title is its model's description, and a remembered answer does not answer for another command with it",
   async () => {
     const session = await open("copilot");
-    await session.execute(command("made"), allowAlways);
-    // The fake model describes every command as "as asked".
-    await session.execute(command("other"));
-    expect([session.made("made"), session.made("other")]).toEqual([true, true]);
-    expect(await session.decisions()).toEqual(["allow by operator", "allow by rule"]);
+    const titles: (string | null)[] = [];
+    const noting =
+      (answer: typeof deny) =>
+      (request: Request, digest: string): Promise<unknown> => {
+        titles.push(request.title);
+        return answer(request, digest);
+      };
+    await session.execute(command("made"), noting(allowAlways));
+    await session.execute(command("made"));
+    await session.execute(command("other"), noting(deny));
+    // The fake model describes every command like this.
+    expect(titles).toEqual(["'as asked'", "'as asked'"]);
+    expect([session.made("made"), session.made("other")]).toEqual([true, false]);
+    expect(await session.decisions()).toEqual(["allow by operator", "allow by rule", "deny by operator"]);
     await session.close();
   },
   SLOWLY,

@@ -66,7 +66,7 @@ function addVerdicts(permissions: Command, setExitCode: SetExitCode): void {
       .command(verdict)
       .summary(verdict === "allow" ? "allow a request" : "deny a request")
       .description(
-        `${verdict === "allow" ? "Allow" : "Deny"} a request: once, or with --always also later requests of the same kind and title.`,
+        `${verdict === "allow" ? "Allow" : "Deny"} a request: once, or with --always also later requests of the same kind and title for the same command.`,
       )
       .argument("<permission>", "its id")
       .option(

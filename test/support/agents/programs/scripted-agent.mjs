@@ -1,5 +1,5 @@
 // An ACP agent whose prompt is a JSON array of steps; it repeats any other prompt.
-//   {say}, {think}: text. {update}: any update. {ask}: request permission, and print the answer. {elicit}: a question to the user with these parameters; print the answer. {wait}: until that file
+//   {say}, {think}: text. {update}: any update. {ask}: request permission for a title or a tool call, and print the answer. {elicit}: a question to the user with these parameters; print the answer. {wait}: until that file
 //   exists. {stop}: with that reason. {fail}: with an error. {exit}: at once. {times, each}: repeat a step.
 //   {line}: print it unchanged; `$ID` stands for the prompt's id.
 
@@ -21,14 +21,15 @@ const steps = {
   say: (text) => chunk("agent_message_chunk", text),
   think: (text) => chunk("agent_thought_chunk", text),
   update,
-  ask: async (title) => {
+  ask: async (asking) => {
+    const toolCall = typeof asking === "string" ? { title: asking } : asking;
     const answered = new Promise((resolve) => (onAnswer = resolve));
     await tell({
       id: `ask-${++asked}`,
       method: "session/request_permission",
       params: {
         sessionId: SESSION,
-        toolCall: { toolCallId: `ask-${asked}`, title, kind: "execute" },
+        toolCall: { toolCallId: `ask-${asked}`, kind: "execute", ...toolCall },
         options: [
           { optionId: "always", name: "Always", kind: "allow_always" },
           { optionId: "yes", name: "Yes", kind: "allow_once" },
