@@ -237,7 +237,8 @@ bool os_untouchable(os_pid pid);
 int os_signal(const struct member *member, int signal);
 /* OS_KILL, OS_TERM, OS_CONT or OS_STOP for a signal number of this system, as frames have it; 0 for others. */
 int os_signal_of(uint64_t number);
-/* Asks all live processes of the list to end, also stopped ones. Returns how many could be asked. */
+/* Asks all live processes of the list to end, also stopped ones. Returns how many could be asked; 0 on Windows, except
+ * in the anchor of the run. */
 long os_request_end(const struct member *list, long count);
 /* True if it belongs to another user, and we are not root. */
 bool os_is_foreign(const struct member *member);
