@@ -13,5 +13,5 @@ function npmCommand() {
   if (process.platform !== "win32") return ["npm"];
   const beside = join(dirname(process.execPath), "node_modules/npm/bin/npm-cli.js");
   const running = process.env.npm_execpath ?? "";
-  return [process.execPath, /npm-cli\.js$/.test(running) ? running : beside];
+  return [process.execPath, running.endsWith("npm-cli.js") ? running : beside];
 }

@@ -24,8 +24,8 @@ const built = resolve("build/anchor");
 
 test.skipIf(process.platform !== "linux")("a static program passes, and only for its own platform", () => {
   const [own, other] = process.arch === "x64" ? ["linux-x64", "linux-arm64"] : ["linux-arm64", "linux-x64"];
-  expect(problemsOf(built, own as string, "--glibc")).toBe("");
-  expect(problemsOf(built, other as string, "--glibc")).toContain("is for another processor");
+  expect(problemsOf(built, own, "--glibc")).toBe("");
+  expect(problemsOf(built, other, "--glibc")).toContain("is for another processor");
   expect(problemsOf(built, "win32-x64")).toContain("is not a Windows program");
   expect(problemsOf(built, "darwin-arm64")).toContain("is not a 64-bit Mach-O file");
 });
