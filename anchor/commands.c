@@ -151,7 +151,6 @@ static bool handle_frame(struct run *run, struct connection *connection, const s
   return true;
 }
 
-/* False: the connection has ended or violated the protocol. */
 bool connection_read(struct run *run, struct connection *connection) {
   if (connection->in == NULL) connection->in = os_map(connection->in_size);
   if (connection->in == NULL) return false;

@@ -9,7 +9,7 @@ static uint64_t later(uint64_t one, uint64_t other) { return one > other ? one :
 /* A live owner acts first. */
 static uint64_t slack(const struct run *run) { return run->owner != NULL ? run->policy.backstop : 0; }
 
-/* ---- when: FOREVER is not now ---- */
+/* ---- when; FOREVER: not in this state ---- */
 
 static uint64_t refresh_due(const struct run *run) { return run->adopted ? run->refresh_at : FOREVER; }
 

@@ -8,7 +8,6 @@
 #define BACKLOG 8
 #define CHECK_EVERY_MS 5000
 
-/* Creates the socket; also called again after it was deleted. */
 bool listener_open(struct run *run) {
   char path[PATH_SIZE + 8];
   uint64_t identity;
@@ -49,7 +48,6 @@ static void json_identity(struct json *json, const char *key, const struct ident
   json_raw(json, "\"}");
 }
 
-/* Writes anchor.json, for a supervisor that finds this directory without a record. */
 bool save_anchor_file(struct run *run) {
   char text[4096 + 6 * SCOPE_SIZE]; /* an escaped character takes six bytes */
   struct json json = {.data = text, .size = sizeof text};
@@ -93,7 +91,6 @@ static void repair_directory(struct run *run) {
   if (run->leader_done) save_leader_file(run);
 }
 
-/* Checks at an interval that the socket and the directory exist. */
 void check_socket_and_directory(struct run *run, uint64_t now) {
   char path[PATH_SIZE + 8];
   run->check_at = now + CHECK_EVERY_MS;

@@ -104,9 +104,9 @@ static void write_exit(struct run *run, struct json *json, uint64_t now) {
   json_raw(json, "}\n");
 }
 
-/* Writes the exit file, or stays and tries again, because an owner that got EXITED may die before it records the end.
- * If the run directory is gone after the owner got EXITED, the owner has recorded the end. If the whole instance
- * directory is gone, no supervisor will ask. */
+/* An owner that got EXITED may die before it records the end, so the run stays until the exit file is written. If the
+ * run directory is gone after the owner got EXITED, the owner has recorded the end. If the whole instance directory is
+ * gone, no supervisor will ask. */
 void write_end(struct run *run, uint64_t now) {
   static char text[64 * 1024];
   struct json json = {.data = text, .size = sizeof text};

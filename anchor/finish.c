@@ -11,7 +11,6 @@ static void release_run(struct run *run) {
   run->abandoned = false;
 }
 
-/* Releases abandoned runs without live processes, or all of them if the anchor exits. */
 void release_abandoned_runs(bool leaving) {
   for (struct run *each = runs; each < runs + RUNS_MAX; each++) {
     if (!each->abandoned) continue;

@@ -7,8 +7,6 @@
 #include "wire.h"
 
 #define HELLO_TIMEOUT_MS 10000
-#define LENGTH_SIZE 4u
-#define FIELD_HEAD 5u /* tag and length */
 
 static void client_drop(struct client *client) {
   os_close(client->fd);
@@ -55,13 +53,9 @@ static bool is_valid_id(const char *id) {
   return true;
 }
 
-static size_t read_length(const uint8_t *data) {
-  return (size_t)data[0] | (size_t)data[1] << 8 | (size_t)data[2] << 16 | (size_t)data[3] << 24;
-}
-
 /* Takes the frame HOLD out of the socket. */
 static bool take_hold(int fd, uint8_t *head, size_t size) {
-  size_t all = LENGTH_SIZE + read_length(head);
+  size_t all = LENGTH_SIZE + (size_t)wire_u32(head);
   return all >= FRAME_HEAD && all <= size && os_read(fd, head, all) == (long)all;
 }
 
@@ -83,7 +77,7 @@ static void client_read(struct launcher *launcher, struct client *client) {
     else client_drop(client);
     return;
   }
-  size_t length = have >= FRAME_HEAD + FIELD_HEAD ? read_length(field + 1) : 0;
+  size_t length = have >= FRAME_HEAD + FIELD_HEAD ? wire_u32(field + 1) : 0;
   if (head[4] == F_START && have < FRAME_HEAD + FIELD_HEAD + length && length <= RUN_ID_MAX) return;
   char id[RUN_ID_MAX + 1] = "";
   if (head[4] == F_START && *field == T_RUN_ID && length <= RUN_ID_MAX) memcpy(id, field + FIELD_HEAD, length);

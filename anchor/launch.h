@@ -27,8 +27,8 @@ struct client {
 enum anchor_state {
   ANCHOR_ALIVE,
   ANCHOR_LOST,         /* dead, and its tree is not yet proven empty */
-  ANCHOR_LOST_ZOMBIE,  /* the same, but a debugger traces it, and waitpid fails */
-  ANCHOR_SWEPT_ZOMBIE, /* the same, but its tree is proven empty */
+  ANCHOR_LOST_ZOMBIE,  /* lost, and not yet reaped, because a debugger traces it */
+  ANCHOR_SWEPT_ZOMBIE, /* not yet reaped for the same reason, and its tree is proven empty */
 };
 
 struct anchor {

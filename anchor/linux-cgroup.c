@@ -16,7 +16,6 @@
 static char cgroup_root[PATH_SIZE], cgroup_root_path[PATH_SIZE];
 static char came_from[PATH_SIZE]; /* the cgroup this process was started in */
 
-/* Finds where cgroup2 is mounted, and which of its directories is the root of the mount. */
 bool find_cgroup_root(void) {
   static char info[64 * 1024];
   if (cgroup_root[0] != 0) return true;
@@ -151,8 +150,6 @@ void os_cgroup_recorded(const char *path, char *out, size_t size) {
   snprintf(out, size, "%.400s%.600s", cgroup_root_path, path + strlen(cgroup_root));
 }
 
-/* Converts a recorded path. False unless the mount exists and shows our own cgroup; otherwise a missing path proves
- * nothing. */
 bool below_cgroup_root(const char *recorded, char *path, size_t size) {
   struct statfs fs;
   char own[PATH_SIZE];

@@ -16,7 +16,6 @@ bool os_lookup_failed(void) {
   return failed;
 }
 
-/* True if the error concerns resources, not the process. */
 bool short_of_descriptors(int error) { return error == EMFILE || error == ENFILE || error == ENOMEM; }
 
 void record_lookup_failure(void) { lookup_failed |= short_of_descriptors(errno); }

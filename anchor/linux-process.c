@@ -128,7 +128,6 @@ static bool has_exited(int handle) {
   return handle >= 0 && poll(&p, 1, 0) == 1;
 }
 
-/* True if the process exists, also one of another user: hidepid does not affect these calls. */
 bool exists(pid_t pid, int handle) { return handle >= 0 ? still_alive(handle) : getpgid(pid) >= 0 || errno != ESRCH; }
 
 static void fill_hidden(struct member *out) {

@@ -151,7 +151,7 @@ static void loop_once(int events) {
 
 void init_run(struct run *run) {
   *run = (struct run){.active = true, .dir = -1, .listener = -1, .boundary = {.cgroup = -1}, .boundary_events = -1,
-                        .leader_code = -1, .leader_signal = -1, .leader_handle = -1, .kill_mode = "none"};
+                      .leader_code = -1, .leader_signal = -1, .leader_handle = -1, .kill_mode = "none"};
   for (int i = 0; i < CONNECTIONS; i++) run->connections[i].fd = -1;
 }
 

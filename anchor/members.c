@@ -27,7 +27,6 @@ bool is_known(const struct run *run, os_pid pid) {
   return false;
 }
 
-/* True if no other run has processes below this anchor. */
 bool is_only_run(const struct run *run) {
   for (struct run *other = runs; other < runs + RUNS_MAX; other++)
     if (other != run && (other->active || other->abandoned)) return false;
@@ -101,7 +100,6 @@ long collect(struct run *run, int signal) {
   return count;
 }
 
-/* With other runs below this anchor, only collecting the members shows whether this run is empty. */
 bool tree_is_empty(struct run *run) {
   (void)os_lookup_failed();
   long count = collect(run, 0), left = os_lookup_failed();
@@ -110,7 +108,6 @@ bool tree_is_empty(struct run *run) {
   return left == 0 && os_boundary_empty(&run->boundary);
 }
 
-/* Polls new members while their parents are alive, where only ancestry identifies them. */
 void refresh_members(struct run *run, uint64_t now) {
   struct member leader;
   run->refresh_at = now + REFRESH_MS;

@@ -8,7 +8,6 @@
 #include "number.h"
 #include "tree.h"
 
-/* Returns NULL if verified, otherwise the reason. Without a unique id, start time and executable must match. */
 const char *verify_anchor(const struct identity *id, const char *path, struct member *out) {
   char program[PATH_SIZE] = "";
   *out = (struct member){.handle = -1};

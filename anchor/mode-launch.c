@@ -141,7 +141,7 @@ int launch_mode(const char *instance_dir, const char *instance, char *argv, size
   snprintf(socket, sizeof socket, "%.900s/launcher.sock", instance_dir);
   int listener = -1;
   const char *failed = NULL;
-  if (events < 0 || !os_become_reaper() || !os_identity(os_own_pid(), &launcher.self)) failed = "cannot open a signalfd or become a subreaper";
+  if (events < 0 || !os_become_reaper() || !os_identity(os_own_pid(), &launcher.self)) failed = "cannot receive signals or watch processes";
   else if (!os_directory_create(runs) && errno != EEXIST) failed = "the runs directory";
   else if ((listener = os_listen(socket, BACKLOG, &(uint64_t){0})) < 0) failed = "launcher.sock";
   if (failed != NULL) {

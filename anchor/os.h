@@ -19,8 +19,8 @@ enum { OS_KILL = 9, OS_TERM = 15, OS_CONT = 18, OS_STOP = 19 };
 
 /* ---- streams, sockets, polling ----
  *
- * A descriptor is an int, -1 for none: on POSIX a file descriptor, elsewhere an index into a table of os_. No call but
- * os_poll and those that say so waits. */
+ * A descriptor is an int, -1 for none: on POSIX a file descriptor, elsewhere a number that only these functions know. Only
+ * os_poll and the functions that say so wait. */
 
 /* Reads up to `size` bytes. 0: the end. -1: errno is EAGAIN if there is nothing now; EIO on a terminal whose last other
  * side was closed. */

@@ -69,7 +69,6 @@ static bool reap_some_zombies(void) {
   return false;
 }
 
-/* Reaps zombies only; `reap_children` checks which runs are empty. */
 void reap_zombies(void) {
   for (struct run *run = runs; run < runs + RUNS_MAX; run++) run->more_to_reap = false;
   bool nobody = reap_some_zombies();

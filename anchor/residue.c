@@ -11,7 +11,6 @@ static const char *classify(const struct run *run, const struct member *member) 
   return member->sid != run->session ? "detached" : "background";
 }
 
-/* The kind of a process that survived KILL. */
 const char *why_alive(const struct run *run, const struct member *member) {
   const char *kind = classify(run, member);
   return strcmp(kind, "foreign-uid") == 0 || strcmp(kind, "hidden") == 0 ? kind : "unkillable";
@@ -23,7 +22,6 @@ static bool same_entry(const struct identity *one, const struct identity *other)
   return os_same(one, other) || (one->pid == other->pid && unsure);
 }
 
-/* Records each process once; a later call may correct its kind. */
 void record_residue(struct run *run, const struct member *member, const char *kind, bool fresh) {
   for (uint64_t i = 0; i < run->residue_count && i < RESIDUE_KEPT; i++)
     if (same_entry(&run->residue[i].id, &member->id)) {
@@ -40,7 +38,6 @@ void record_residue(struct run *run, const struct member *member, const char *ki
   run->residue_count++;
 }
 
-/* Records once which processes outlived the leader. */
 void record_leader_residue(struct run *run, long count) {
   if (run->residue_count > 0) return;
   for (long i = 0; i < count; i++) {
@@ -51,8 +48,8 @@ void record_leader_residue(struct run *run, long count) {
   }
 }
 
-/* Counts the processes besides the leader that are ended by TERM or KILL. The start time shows which of them were
- * counted before. A process that starts after TERM in the same clock tick as the newest counted one is missed. */
+/* The start time shows which of them were counted before. A process that starts after TERM in the same clock tick as the
+ * newest counted one is missed. */
 void count_cleaned(struct run *run, long count) {
   uint64_t newest = run->cleaned_start;
   for (long i = 0; i < count; i++) {
@@ -92,7 +89,6 @@ static bool unlisted_left(struct run *run) {
   return is_only_run(run) && os_next_ended(&ended) == 0;
 }
 
-/* Adds an unlisted process to `members`, with pid 0. */
 long count_unlisted(struct run *run, long count) {
   long alive = 0;
   for (long i = 0; i < count; i++) alive += !tree_dead(&members[i]);

@@ -135,7 +135,7 @@ struct run {
   /* Adopted: its leader becomes a child of the anchor only when its parents have died. */
   bool adopted, leader_gone;
   int leader_handle;       /* readable when the leader has ended; -1: none, or already handled */
-  os_pid session;           /* a process in another session has detached itself */
+  os_pid session;          /* a process in another session has detached itself */
   struct identity *known;  /* all members at the last snapshot */
   long known_count;
   uint64_t refresh_at;

@@ -11,7 +11,7 @@
 
 /* Reads exactly one frame; the loop reads the rest. */
 static bool read_start(int fd, uint8_t *buffer, struct frame *frame) {
-  size_t have = 0, want = 4;
+  size_t have = 0, want = LENGTH_SIZE;
   uint64_t until = os_now_ms() + START_PATIENCE_MS;
   while (have < want) {
     struct os_poll p = {.fd = fd, .wants = OS_READ};
@@ -21,10 +21,10 @@ static bool read_start(int fd, uint8_t *buffer, struct frame *frame) {
     long n = os_read(fd, buffer + have, want - have);
     if (n == 0 || (n < 0 && errno != EAGAIN)) return false;
     if (n > 0) have += (size_t)n;
-    if (have == 4) {
+    if (have == LENGTH_SIZE) {
       struct frame head;
       if (frame_take(buffer, have, START_MAX, &head) < 0) return false;
-      want = 4 + ((size_t)buffer[0] | (size_t)buffer[1] << 8 | (size_t)buffer[2] << 16 | (size_t)buffer[3] << 24);
+      want = LENGTH_SIZE + (size_t)wire_u32(buffer);
     }
   }
   return frame_take(buffer, have, START_MAX, frame) > 0 && frame->type == F_START && frame_well_formed(frame);
@@ -80,7 +80,6 @@ static _Noreturn void fail_start(struct run *run, enum step step, int error) {
   exit(ANCHOR_NOT_STARTED);
 }
 
-/* Prepares the run up to the gate. */
 void prepare_run(struct run *run, int fd, const char *run_id, const char *instance_dir, const char *cgroups, const char *note) {
   uint8_t *buffer = os_map(START_MAX + 4);
   struct frame start;
@@ -166,8 +165,6 @@ static void on_child_at_gate(struct run *run, enum step step, int error) {
   fail_start(run, step, error);
 }
 
-/* Reads the child's reports: first that it is at the gate; after GO, that exec failed, or the end of the pipe if
- * exec succeeded. */
 void read_status(struct run *run) {
   struct child_report report = {.step = STEP_FORK, .error = ECHILD};
   int news = os_child_report(&run->child, &report);

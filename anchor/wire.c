@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-static uint32_t get32(const uint8_t *p) {
+uint32_t wire_u32(const uint8_t *p) {
   return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
 
@@ -11,27 +11,27 @@ static void put32(uint8_t *p, uint32_t v) {
 }
 
 long frame_take(const uint8_t *data, size_t have, size_t max, struct frame *out) {
-  if (have < 4) return 0;
-  uint32_t length = get32(data);
+  if (have < LENGTH_SIZE) return 0;
+  uint32_t length = wire_u32(data);
   if (length < 1 || length > max) return -1;
-  if (have - 4 < length) return 0;
+  if (have - LENGTH_SIZE < length) return 0;
   out->type = data[4];
   out->fields = data + FRAME_HEAD;
   out->length = length - 1;
-  return (long)length + 4;
+  return (long)(LENGTH_SIZE + length);
 }
 
 int field_next(const struct frame *frame, size_t *at, struct field *out) {
   size_t left = frame->length - *at;
   if (left == 0) return 0;
-  if (left < 5) return -1;
+  if (left < FIELD_HEAD) return -1;
   const uint8_t *p = frame->fields + *at;
-  uint32_t length = get32(p + 1);
-  if (length > left - 5) return -1;
+  uint32_t length = wire_u32(p + 1);
+  if (length > left - FIELD_HEAD) return -1;
   out->tag = p[0];
-  out->data = p + 5;
+  out->data = p + FIELD_HEAD;
   out->length = length;
-  *at += 5 + (size_t)length;
+  *at += FIELD_HEAD + (size_t)length;
   return 1;
 }
 
@@ -45,7 +45,7 @@ bool frame_well_formed(const struct frame *frame) {
 
 bool field_number(const struct field *field, uint64_t *out) {
   if (field->length != 8) return false;
-  *out = get32(field->data) | (uint64_t)get32(field->data + 4) << 32;
+  *out = wire_u32(field->data) | (uint64_t)wire_u32(field->data + 4) << 32;
   return true;
 }
 
@@ -114,11 +114,11 @@ void out_bytes(struct out *out, uint8_t tag, const void *data, size_t length) {
     out->overflow = true;
     return;
   }
-  uint8_t *p = grow(out, 5 + length);
+  uint8_t *p = grow(out, FIELD_HEAD + length);
   if (p == NULL) return;
   p[0] = tag;
   put32(p + 1, (uint32_t)length);
-  if (length > 0) memcpy(p + 5, data, length);
+  if (length > 0) memcpy(p + FIELD_HEAD, data, length);
 }
 
 void out_number(struct out *out, uint8_t tag, uint64_t value) {
@@ -135,6 +135,6 @@ bool out_end(struct out *out) {
     out->used = out->frame_at;
     return false;
   }
-  put32(out->data + out->frame_at, (uint32_t)(out->used - out->frame_at - 4));
+  put32(out->data + out->frame_at, (uint32_t)(out->used - out->frame_at - LENGTH_SIZE));
   return true;
 }

@@ -13,7 +13,9 @@
 #endif
 #define FRAME_MAX (128u * 1024)
 #define START_MAX (4u * 1024 * 1024)
-#define FRAME_HEAD 5u
+#define LENGTH_SIZE 4u
+#define FRAME_HEAD 5u /* length and type */
+#define FIELD_HEAD 5u /* tag and length */
 
 enum frame_type {
   F_HOLD = 1, F_START, F_HELLO, F_GO, F_STOP, F_WRITE, F_CLOSE_STDIN, F_RESIZE, F_ACK, F_POLICY, F_HEARTBEAT, F_STATUS, F_ABANDON, F_ADOPT,
@@ -52,6 +54,8 @@ struct field {
 /* The values of T_PHASE. */
 enum { PHASE_GATED = 1, PHASE_RUNNING, PHASE_EXITING };
 
+/* Reads a number of four bytes, such as a length. */
+uint32_t wire_u32(const uint8_t *data);
 /* Returns the bytes taken from `data`; 0: incomplete; -1: malformed, the connection must be closed. */
 long frame_take(const uint8_t *data, size_t have, size_t max, struct frame *out);
 /* 1: a field; 0: the end; -1: malformed. `at` starts at 0. */

@@ -145,11 +145,16 @@ export class StopCoordinator {
 /** Results of runs that ended between the gateway's attempt and the direct stop. */
 function endedSince({ runId, record, outcome }: DirectStop): DirectStop {
   if (outcome.outcome !== "ended-before") return { runId, record, outcome };
-  const { detail } = outcome;
-  if (record?.emptiness === "unproven")
-    return { runId, record, outcome: { outcome: "unknown", detail: `${detail}; emptiness is not proven` } };
   if (record?.state === "exited") return { runId, record, outcome };
-  return { runId, record, outcome: { outcome: "gone", detail } };
+  return { runId, record, outcome: { outcome: "gone", detail: outcome.detail } };
+}
+
+/** The outcome of a stop of a run that had ended. An end without a proof is no success: processes of it may be alive. */
+export function endedBeforeOutcome(record: RunRecord): DirectStopOutcome {
+  const detail = `it had already ended: ${runStatusText(record)}`;
+  return record.emptiness === "unproven"
+    ? { outcome: "unknown", detail: `${detail}; it is not proven that no process is left` }
+    : { outcome: "ended-before", detail };
 }
 
 /** Stops a run without the gateway. Needs neither store nor lease. */
@@ -159,8 +164,7 @@ export async function stopFoundRun(
   graceMs: number | null,
   options?: StopOptions,
 ): Promise<DirectStopOutcome> {
-  if (record?.state === "exited")
-    return { outcome: "ended-before", detail: `it had ended before: ${runStatusText(record)}` };
+  if (record?.state === "exited") return endedBeforeOutcome(record);
   const run = address ?? (record === null ? null : { instanceId: record.originInstanceId, runId });
   if (run === null)
     return { outcome: "unknown", detail: "it has no directory here, and nothing was signalled" };

@@ -11,6 +11,7 @@ import { notice, reportError } from "../print/stderr.js";
 import { print, toJson } from "../print/stdout.js";
 import {
   type DirectStop,
+  endedBeforeOutcome,
   printRemark,
   StopCoordinator,
   stopFoundRun,
@@ -95,7 +96,7 @@ export function toStopOutcome(answer: KillAnswer): StopOutcome {
     case "gone":
       return { outcome, detail: runStatusText(run) };
     case "ended-before":
-      return { outcome, detail: `it had already ended: ${runStatusText(run)}` };
+      return endedBeforeOutcome(run);
     case "survivors":
       return { outcome, survivors, detail: "its anchor keeps trying to kill them" };
     case "handed-over":
@@ -193,7 +194,9 @@ async function stopAndRemove(wanted: string, json: boolean): Promise<number> {
       removed = true;
       const answer = await operation.ask(connection, signal);
       // The first request may have ended it before the second one.
-      return stopping && answer.outcome === "ended-before" ? { ...answer, outcome: "gone" as const } : answer;
+      return stopping && answer.outcome === "ended-before" && answer.run.emptiness === "proven"
+        ? { ...answer, outcome: "gone" as const }
+        : answer;
     },
   });
   const { runId, outcome } = stopOutcome(stopped);
@@ -205,7 +208,7 @@ async function stopAndRemove(wanted: string, json: boolean): Promise<number> {
   if (stopped.through === "direct") printRemark(stopped.remark);
   if (!removed)
     notice(`${runId} is not removed: that needs a gateway; repeat the command when one answers`, "yellow");
-  return stopExitCode(outcome.outcome);
+  return stopping ? stopExitCode(outcome.outcome) : 0;
 }
 
 export async function clearRuns(json: boolean): Promise<number> {

@@ -18,6 +18,7 @@ import type { CancelOptions } from "../check-options.js";
 import { requestStop, toStopRequest } from "../run/lifecycle.js";
 import type { LiveRun, SupervisorContext } from "../run/live-run.js";
 import { boundaryOf, cgroupOf, type RecordedIdentity, runAddressOf } from "../run/recorded-identity.js";
+import type { RunOutcome } from "../run/state.js";
 import {
   continueAndStop,
   type StopDependencies,
@@ -226,15 +227,15 @@ export async function stopRun(
 async function awaitOutcome(live: LiveRun, until: number): Promise<RunStopResult> {
   const { clock } = live.context;
   const ended = live.ended.promise.then(
-    // Without a proof, processes may be left.
-    ({ emptiness }) => (emptiness === "proven" ? ("gone" as const) : ("unknown" as const)),
+    ({ emptiness }) => outcomeOfEnd(emptiness),
     // Another supervisor owns it now, or this one closes.
     () => "unknown" as const,
   );
   for (;;) {
     const survivors = live.state.name === "exiting" ? live.state.survivors : [];
     if (survivors.length > 0) return { outcome: "survivors", survivors };
-    if (live.state.name === "exited") return { outcome: await awaitRecord(live, ended), survivors: [] };
+    if (live.state.name === "exited")
+      return { outcome: await awaitRecord(live, ended, live.state.outcome), survivors: [] };
     if (clock.now() >= until) return timedOutResult(live);
     const over = await Promise.race([ended, clock.sleep(POLL_MS, ended).then(() => null)]);
     if (over !== null) return { outcome: over, survivors: [] };
@@ -248,12 +249,21 @@ async function timedOutResult(live: LiveRun): Promise<RunStopResult> {
   return { outcome: survivors.length > 0 ? "survivors" : "unknown", survivors };
 }
 
-/** The run is gone: waits for the record, but not long, because the store may be unreachable. */
-function awaitRecord<Over>({ context }: LiveRun, ended: Promise<Over>): Promise<Over | "gone"> {
+/** The run has ended: waits for the record, but not long, because the store may be unreachable. */
+function awaitRecord<Over>(
+  { context }: LiveRun,
+  ended: Promise<Over>,
+  { emptiness }: RunOutcome,
+): Promise<Over | "gone" | "unknown"> {
   return Promise.race([
     ended,
-    context.clock.sleep(defaults.localAnswerMs, ended).then(() => "gone" as const),
+    context.clock.sleep(defaults.localAnswerMs, ended).then(() => outcomeOfEnd(emptiness)),
   ]);
+}
+
+/** Without a proof, processes may be left. */
+function outcomeOfEnd(emptiness: RunRecord["emptiness"]): "gone" | "unknown" {
+  return emptiness === "proven" ? "gone" : "unknown";
 }
 
 const POLL_MS = 50;

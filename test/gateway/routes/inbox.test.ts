@@ -140,7 +140,7 @@ test("a message in a running prompt cannot be acknowledged; one that did not fit
   writeFileSync(gate, "");
   await waitFor("it is answered", async () => {
     const { messages } = await fixture.client.sessionHistory({ params: { id } });
-    return messages.at(-1)?.role === "agent";
+    return messages.at(-1)?.text === "done";
   });
   expect(await waiting(id)).toEqual([unfit]);
 });

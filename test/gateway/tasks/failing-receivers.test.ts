@@ -11,16 +11,19 @@ import { startRawReceiver, startHttpReceiver } from "../../support/http-receiver
 import { temporaryHome } from "../../support/supervisor/real-supervisor.js";
 import { waitFor } from "../../support/wait-for.js";
 
+/** Only the receiver that hangs has a short limit: on a busy machine, the answer of another one may take that long. */
+const HANGING_LIMIT_MS = 500;
+
 /** Behaviours of a receiver, and the result of the first attempt to deliver to it. */
 const receivers = {
   hangs: { url: () => startRawReceiver(() => undefined), status: "pending", error: /within 500 ms/ },
-  fails: { url: () => answering(500), status: "pending", error: /500/ },
+  fails: { url: () => answering(500), status: "pending", error: /answered 500/ },
   redirects: {
     url: () => answering(302, { location: "http://127.0.0.1:1/" }),
     status: "pending",
     error: /answered with a redirect/,
   },
-  "is-given-up": { url: () => answering(410), status: "failed", error: /410/ },
+  "is-given-up": { url: () => answering(410), status: "failed", error: /answered 410/ },
   "closes-mid-body": {
     url: () =>
       startRawReceiver((socket) => {
@@ -47,7 +50,7 @@ test("an attempt to deliver has a time limit whatever the receiver does, and its
 kind = "webhook"
 url = "${await url()}"
 secrets = [{ file = "${secret}" }]
-timeout-ms = 500
+timeout-ms = ${name === "hangs" ? HANGING_LIMIT_MS : 20_000}
 allow-http = true
 allow-networks = ["127.0.0.0/8"]
 `);

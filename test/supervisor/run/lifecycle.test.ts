@@ -1,4 +1,5 @@
 import { expect, onTestFinished, test, vi } from "vitest";
+import type { Emptiness } from "../../../src/model/run.js";
 import { fakeSupervisor, spawnFakeRun, nextTurn } from "../../support/supervisor/fake-supervisor.js";
 import { waitFor } from "../../support/wait-for.js";
 
@@ -50,6 +51,23 @@ test("a stop does not wait for the store", async () => {
   world.store.failing = null;
   expect(await ended).toMatchObject({ state: "exited", exit: { reason: "manual-cancel" } });
   expect(world.store.eventTypes(run.runId)).toEqual(["spawn", "cancel", "exit"]);
+});
+
+test("a stop is no success without a proof of the end, also when the record is late", async () => {
+  const world = fakeSupervisor();
+  const outcomeWith = async (emptiness: Emptiness): Promise<string> => {
+    const { runId } = await spawnFakeRun(world);
+    const anchor = world.host.last;
+    world.store.failing = new Error("database is locked");
+    const stopped = world.supervisor.stop(runId);
+    await waitFor("the stop is sent", () => anchor.stops.length > 0);
+    anchor.exit({ emptiness });
+    const { outcome } = await stopped;
+    world.store.failing = null;
+    return outcome;
+  };
+  expect(await outcomeWith("proven")).toBe("gone");
+  expect(await outcomeWith("unproven")).toBe("unknown");
 });
 
 test("a stop between two connections is sent on the next", async () => {

@@ -23,7 +23,7 @@ export interface PostgresServer extends AsyncDisposable {
   log(): string;
   /** Sends SIGKILL to all of its processes. */
   kill(): Promise<void>;
-  /** After `kill`. As a stand-by it can be read only. */
+  /** After `kill`; does nothing while it runs. As a stand-by it can be read only. */
   start(as?: { readonly standBy: boolean }): Promise<void>;
   /** The server accepts connections and does not answer. */
   pause(): void;
@@ -123,6 +123,7 @@ export async function startPostgresServer(
   const flags = Object.entries(given).flatMap(([name, value]) => ["-c", `${name}=${value}`]);
   let server: ChildProcess;
   let ended: Promise<unknown>;
+  let isRunning = false;
 
   const query = async (url: string, text: string): Promise<Record<string, unknown>[]> => {
     const client = new Client(url);
@@ -137,6 +138,7 @@ export async function startPostgresServer(
   const urlOf = (name: string): string => `postgres://postgres@localhost/${name}?host=${directory}`;
   let log = "";
   const start = async ({ standBy } = { standBy: false }): Promise<void> => {
+    if (isRunning) return;
     log = "";
     const signal = join(data, "standby.signal");
     if (standBy) await writeFile(signal, "", { mode: 0o644 });
@@ -147,7 +149,8 @@ export async function startPostgresServer(
       ...(listening === null ? {} : { uid: 0, gid: 0 }),
       stdio: ["ignore", "ignore", "pipe"],
     });
-    ended = once(server, "close");
+    isRunning = true;
+    ended = once(server, "close").finally(() => (isRunning = false));
     const ready = deferred<void>();
     server.stderr?.on("data", (text: Buffer) => {
       log += text.toString();
@@ -156,19 +159,21 @@ export async function startPostgresServer(
     void ended.then(() => ready.reject(new Error(`PostgreSQL did not start:\n${log}`)));
     await ready.promise;
   };
-  const kill = async (): Promise<void> => {
-    server.kill("SIGKILL");
-    await ended;
-  };
-  /** It and its processes, one for each connection. */
-  const signalAll = (signal: "SIGSTOP" | "SIGCONT"): void => {
-    server.kill(signal);
+  /** It and its processes, one for each connection. These first: a stopped server starts no other. */
+  const signalAll = (signal: "SIGSTOP" | "SIGCONT" | "SIGKILL"): void => {
+    if (signal !== "SIGCONT") server.kill("SIGSTOP");
     const children = readFileSync(`/proc/${server.pid}/task/${server.pid}/children`, "utf8");
     for (const pid of children.split(" ").filter(Boolean)) {
       // A process of a closed connection may have ended since.
       const child = readProcess(Number(pid));
       if (child !== null) signalProcess(child, signal);
     }
+    server.kill(signal);
+  };
+  const kill = async (): Promise<void> => {
+    // All at once: without its server, a process of a connection answers the requests that it gets in time.
+    if (isRunning) signalAll("SIGKILL");
+    await ended;
   };
   await start({ standBy: standByOf !== undefined });
   let count = 0;

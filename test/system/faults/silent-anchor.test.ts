@@ -74,7 +74,10 @@ const STOP_OWN_ANCHOR = "kill -STOP $PPID; sleep 2801";
 const timeoutOfRun = (): number => scaled(3_000);
 const noDebugger = whyNotSilenceable("debugger");
 
-describe.concurrent("a run whose anchor is silent", () => {
+/** Longer than the timeouts of the runs together, which are longer on a slow machine, too. */
+const patience = { timeout: scaled(120_000) };
+
+describe.concurrent("a run whose anchor is silent", patience, () => {
   test.skipIf(noDebugger !== null)("ends by its timeout under a gateway, and not before", async () => {
     const { fixture: opened } = await open();
     await using fixture = opened;
@@ -222,7 +225,7 @@ describe.concurrent("a run whose anchor is silent", () => {
 describe.concurrent.each([
   ["with a cgroup", "", 2_820],
   ["without a cgroup", "cgroup", 2_830],
-])("an anchor that also serves an adopted service, %s", (_name, weaken, number) => {
+])("an anchor that also serves an adopted service, %s", patience, (_name, weaken, number) => {
   test.skipIf(noDebugger !== null)(
     "is left alone when its other run is stopped, or the service's anchor.json is damaged",
     async () => {
@@ -257,6 +260,9 @@ describe.concurrent.each([
         exit: { reason: "manual-cancel", detail: expect.stringContaining(`it also serves ${service}`) },
         emptiness: hasCgroup ? "proven" : "unproven",
       });
+      const again = await fixture.holdfast("process", "kill", record.runId);
+      expect(again.stdout + again.stderr).toContain("it had already ended: manual-cancel");
+      expect(again.code === 0).toBe(hasCgroup);
       expect(serviceProcess()).toBeDefined();
       expect(processState(anchorPid(record))).toBe("t");
       await anchor.release();

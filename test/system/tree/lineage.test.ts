@@ -1,3 +1,6 @@
+import { execFileSync } from "node:child_process";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { type LiveProcess, signalProcess } from "../../support/live-processes.js";
 import { lineageTier, useDarwinAnchor, whyNoDarwinShim } from "../../support/darwin/darwin-anchor.js";
@@ -34,15 +37,18 @@ describe.skipIf(whyNoDarwinShim !== null)(
     /** Forks a process whose two ancestors end at once, without environment, while the anchor is stopped. */
     async function leaveOrphan(fixture: TreeFixture, prepare: string): Promise<LiveProcess> {
       const { token } = fixture.processes;
+      // Not its standard input, which the anchor writes.
+      const fifo = join(fixture.sandbox.directory, "fifo");
+      execFileSync("mkfifo", [fifo]);
       const orphan = `${prepare}; sleep 100001.${token} &`;
       const argv = [
         "bash",
         "-c",
-        `read go; env -i setsid bash -c '(${orphan}) & exit 0'; exec sleep 100000.${token}`,
+        `read go <${fifo}; env -i setsid bash -c '(${orphan}) & exit 0'; exec sleep 100000.${token}`,
       ];
       const { record } = await fixture.library.spawn({ io: "pipe", argv }, { graceMs });
       signalRecorded(record.anchor, "SIGSTOP");
-      fixture.library.write("go\n");
+      await writeFile(fifo, "go\n");
       const isOrphan = ({ argv: [, time] }: LiveProcess): boolean => time === `100001.${token}`;
       await waitFor("the orphan and the leader run", () => fixture.sleepers().length === 2);
       const found = fixture.sleepers().find(isOrphan);

@@ -1,4 +1,5 @@
-// A one-shot command-line agent in each supported dialect. The prompt decides what it does:
+// A one-shot command-line agent in each supported dialect. The last line of the prompt decides what it does; waiting
+// messages may come before it:
 //
 //   fail      says so in its dialect, and ends with code 3
 //   quiet     the same, but with code 0
@@ -20,6 +21,7 @@ if (dialect === "--version") {
   process.exit(0);
 }
 const prompt = await text(process.stdin);
+const task = prompt.slice(prompt.lastIndexOf("\n") + 1);
 const id = resumed ?? `${dialect}-${process.pid}`;
 const line = (document) => process.stdout.write(`${JSON.stringify(document)}\n`);
 
@@ -66,21 +68,21 @@ const dialects = {
 };
 
 const { begin, say, end, fail } = dialects[dialect];
-if (prompt === "broken") {
+if (task === "broken") {
   console.log("Usage: fake-cli");
   console.error("not logged in, API_KEY=sk-verysecretverysecret1234");
   process.exit(4);
 }
 begin();
-if (prompt === "stumble") say("working");
-if (prompt === "fail" || prompt === "quiet" || prompt === "stumble") {
+if (task === "stumble") say("working");
+if (task === "fail" || task === "quiet" || task === "stumble") {
   fail("the model said no");
-  process.exit(prompt === "quiet" ? 0 : 3);
+  process.exit(task === "quiet" ? 0 : 3);
 }
-if (prompt === "leave") spawn("sleep", ["7000"], { detached: true, stdio: "ignore" }).unref();
+if (task === "leave") spawn("sleep", ["7000"], { detached: true, stdio: "ignore" }).unref();
 let said = resumed === undefined ? `you said: ${prompt}` : `again in ${resumed}: ${prompt}`;
-if (prompt === "escape") said = "red: \u001b[31m, home: \u001b[H.";
-if (prompt === "wait") {
+if (task === "escape") said = "red: \u001b[31m, home: \u001b[H.";
+if (task === "wait") {
   say("working");
   await opened(process.env.GATE);
   said = "done";
