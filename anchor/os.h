@@ -131,6 +131,8 @@ uint64_t os_wall_ms(void);
 /* Reads the test-only variable HOLDFAST_ANCHOR_WEAKEN and drops cached facts of the parent process. Call first, and
  * after a fork. False if this process cannot see itself, and pids therefore mean other processes. */
 bool os_init(void);
+/* Why os_init failed, and what the user can do if anything. */
+extern const char *const os_init_problem;
 /* The words of our command line as UTF-8. */
 char **os_arguments(int *argc, char **argv);
 os_pid os_own_pid(void);
