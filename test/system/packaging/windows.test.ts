@@ -1,5 +1,4 @@
-import { mkdirSync } from "node:fs";
-import { createRequire } from "node:module";
+import { mkdirSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { findByPath } from "../../support/live-processes.js";
@@ -10,11 +9,9 @@ import {
   whyNoWindows,
   WindowsFixture,
 } from "../../support/windows/windows-fixture.js";
-import { installTarballs, npmPath, packTarballs } from "./packages.js";
+import { installTarballs, packTarballs } from "./packages.js";
 
-const require = createRequire(npmPath());
 const INSTALLED = String.raw`C:\app\node_modules\holdfast\dist\cli\main.js`;
-const BATCH_FILE = String.raw`C:\app\node_modules\.bin\holdfast.cmd`;
 
 /** Outside of every run; prints its pid. */
 const bystander = `
@@ -34,17 +31,17 @@ describe.skipIf(whyNoWindows !== null || isWindows)(
 
     beforeAll(async () => {
       windows = new WindowsFixture({ withAnchor: true });
-      const { main, anchor } = await packTarballs("win32-x64", join(windows.path, "packages"));
+      const packed = await packTarballs(["linux-x64", "win32-x64"], join(windows.path, "packages"));
       const project = join(windows.driveC, "app");
       mkdirSync(project);
-      await installTarballs(project, [main, anchor], { flags: ["--os=win32", "--cpu=x64"] });
-      // npm writes batch files only on Windows: with this part of it.
-      const writeBatchFile = require("cmd-shim") as (from: string, to: string) => Promise<void>;
-      const modules = join(project, "node_modules");
-      await writeBatchFile(join(modules, "holdfast/dist/cli/main.js"), join(modules, ".bin/holdfast"));
+      await installTarballs(project, packed, { flags: ["--os=win32", "--cpu=x64"] });
     }, 900_000);
 
     afterAll(() => windows[Symbol.asyncDispose]());
+
+    test("has the anchor for Windows, and no other", () => {
+      expect(readdirSync(join(windows.driveC, "app/node_modules/@holdfast"))).toEqual(["anchor-win32-x64"]);
+    });
 
     test("finds its anchor in the package, as doctor reports", async () => {
       const [result] = await run(holdfast("doctor", "--json"));
@@ -57,15 +54,19 @@ describe.skipIf(whyNoWindows !== null || isWindows)(
     test("runs a command, stops its gateway, and leaves nothing", async () => {
       const [planted] = await run([windows.node, "-e", bystander]);
       const bystanderPid = Number(planted?.stdout);
-      const [hello, again, stopped, alive] = (await run(
+      const [hello, again] = (await run(
         holdfast("run", "--", "cmd", "/c", "echo hello"),
-        ["cmd", "/c", BATCH_FILE, "run", "--", "cmd", "/c", "echo again& exit 3"],
-        holdfast("gateway", "stop"),
-        [windows.node, "-e", `console.log(process.kill(${bystanderPid}, 0))`],
-      )) as [WindowsResult, WindowsResult, WindowsResult, WindowsResult];
+        holdfast("run", "--", "cmd", "/c", "echo again& exit 3"),
+      )) as [WindowsResult, WindowsResult];
       expect(hello).toMatchObject({ code: 0, stdout: "hello\r\n" });
       expect(hello.stderr).toMatch(/^holdfast: started a gateway in the background[^\n]*\n$/);
       expect(again).toMatchObject({ code: 3, stdout: "again\r\n" });
+      expect(ours()).toContainEqual(expect.stringContaining("gateway"));
+      const [stopped, alive] = (await run(holdfast("gateway", "stop"), [
+        windows.node,
+        "-e",
+        `console.log(process.kill(${bystanderPid}, 0))`,
+      ])) as [WindowsResult, WindowsResult];
       expect(stopped).toMatchObject({ code: 0, stdout: expect.stringContaining("is down") });
       expect(alive.stdout).toBe("true\n");
       await run([windows.node, "-e", `process.kill(${bystanderPid})`]);
