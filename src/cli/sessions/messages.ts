@@ -3,15 +3,15 @@ import type { ResponseOf } from "../../api/contract.js";
 import { BadInput, NotFound } from "../../errors.js";
 import type { SessionMessage } from "../../model/session.js";
 import { sanitizeLine, sanitizeText } from "../../text/sanitize.js";
-import { formatTurn } from "../acp/sessions.js";
+import { formatTurn } from "../acp/list-show-watch.js";
 import { connectOrStart } from "../client/connect.js";
 import { openReadClient } from "../client/read-client.js";
 import { sessionToken } from "../client/requester.js";
-import { notice } from "../print/stderr.js";
-import { print, printRequired, toRecordJson } from "../print/stdout.js";
+import { notice } from "../print/errors-and-notices.js";
+import { print, printRequired, toRecordJson } from "../print/write-output.js";
 import { paletteFor } from "../print/terminal.js";
 import { statusText } from "../print/run-status.js";
-import { type SessionFlags, sessionParams } from "./sessions.js";
+import { type SessionFlags, sessionParams } from "./create-list-close.js";
 
 export interface HistoryFlags extends SessionFlags {
   readonly limit: number;

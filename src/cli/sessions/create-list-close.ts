@@ -2,14 +2,14 @@ import type { RequestOf, ResponseOf } from "../../api/contract.js";
 import { NotFound } from "../../errors.js";
 import type { MessageDelivery, SessionRow, Visibility } from "../../model/session.js";
 import { closedTreeExitCode, closeText, leaseText, printClosedTree } from "../acp/view/closed-tree.js";
-import { openPermissionText } from "../acp/view/texts.js";
+import { openPermissionText } from "../acp/view/notice-texts.js";
 import { assertOperator, connectOrStart } from "../client/connect.js";
 import { openReadClient } from "../client/read-client.js";
 import type { JsonFlag } from "../options/parsers.js";
 import { formatElapsed } from "../options/units.js";
 import { exitCodes } from "../print/exit-code.js";
-import { notice } from "../print/stderr.js";
-import { print, printRequired, toRecordJson } from "../print/stdout.js";
+import { notice } from "../print/errors-and-notices.js";
+import { print, printRequired, toRecordJson } from "../print/write-output.js";
 import { printTable } from "../print/table.js";
 import { type DisplayField, fieldLines } from "../runs/show.js";
 
