@@ -200,7 +200,7 @@ export function addSessionsCommand(program: Command, setExitCode: SetExitCode): 
     )
     .addOption(visibilityOption())
     .option("--json", "print the message as JSON")
-    .action(lazyAction(setExitCode, () => import("./create-list-close.js"), "sendSessionMessage"));
+    .action(lazyAction(setExitCode, () => import("./messages.js"), "sendSessionMessage"));
   sessions
     .command("close")
     .alias("end")

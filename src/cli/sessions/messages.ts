@@ -1,7 +1,7 @@
 import type { GatewayClient } from "../../api/client.js";
 import type { ResponseOf } from "../../api/contract.js";
 import { BadInput, NotFound } from "../../errors.js";
-import type { SessionMessage } from "../../model/session.js";
+import type { MessageDelivery, SessionMessage } from "../../model/session.js";
 import { sanitizeLine, sanitizeText } from "../../text/sanitize.js";
 import { formatTurn } from "../acp/list-show-watch.js";
 import { connectOrStart } from "../client/connect.js";
@@ -178,4 +178,21 @@ async function namedOrOwnSession(
   if (wanted !== undefined) return sessionParams(wanted);
   const { sessions } = await client.listSessions({ query: { visibility: "self", limit: 1 } });
   return sessionParams(sessions[0]?.id ?? "");
+}
+
+export interface SendMessageFlags extends SessionFlags {
+  readonly deliver?: MessageDelivery;
+}
+
+export async function sendSessionMessage(
+  wanted: string,
+  text: string,
+  { json = false, ...body }: SendMessageFlags,
+): Promise<number> {
+  const params = sessionParams(wanted);
+  const { client } = await connectOrStart();
+  const { message } = await client.sendMessage({ params, body: { text, ...body } });
+  if (json) print(toRecordJson(message));
+  else print(`${message.id} waits for ${message.sessionId}\n`);
+  return 0;
 }
