@@ -42,7 +42,7 @@ const slowest = [
   "system/crash/crash-matrix",
   "system/io/reattach",
   "system/tree/nothing-is-left",
-  "cli/gateway/control",
+  "cli/gateway/start-stop-status",
   "cli/runs/moved-state-directory",
   "gateway/peers/tasks-through-peer",
   "cli/run/run",

@@ -62,7 +62,7 @@ bool lineage_empty(int file);
  * has ended. */
 uint64_t lineage_parent(uint64_t unique, uint64_t parent);
 
-/* darwin-record.c: the file of a lineage. */
+/* darwin-lineage-file.c: the file of a lineage. */
 struct record {
   uint64_t unique, parent; /* parent 0: no longer in this lineage */
 };

@@ -1,4 +1,4 @@
-/* `anchor inspect`: identities and evidence of processes, cgroups and ports, by queries on stdin. `anchor limits`. */
+/* `anchor inspect`: identities and evidence of processes, cgroups and ports, by queries on stdin. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -196,20 +196,6 @@ static int answer(const char *line) {
   }
   fprintf(stderr, "anchor inspect: neither 'pid [startTime [uniqueId]]', 'cgroup inode path', 'members inode path' nor 'port number': %s\n", line);
   return 2;
-}
-
-int limits_mode(void) {
-  for (int kind = 0; kind < LIMITS; kind++) {
-    char where[PATH_SIZE] = "";
-    const char *how = os_limits_probe((enum limit)kind, where, sizeof where);
-    struct json json = evidence_begin();
-    json_key_string(&json, "{\"controller\":", os_limit_name((enum limit)kind));
-    json_key_string(&json, ",\"how\":", how);
-    json_key_string(&json, ",\"where\":", how == NULL ? NULL : where);
-    json_raw(&json, "}");
-    evidence_print(&json);
-  }
-  return fflush(stdout) == 0 && !ferror(stdout) ? 0 : 1;
 }
 
 /* Flushes answers before each read, so that a caller that asks line by line gets answers line by line. */

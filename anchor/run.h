@@ -160,7 +160,7 @@ void prepare_run(struct run *run, int fd, const char *run_id, const char *instan
 void read_status(struct run *run);
 void close_gate(struct run *run);
 
-/* directory.c */
+/* run-directory.c */
 bool open_directory(struct run *run, const char *instance_dir);
 void remove_directory(struct run *run);
 /* Creates the socket; also called again after it was deleted. */
@@ -269,7 +269,7 @@ bool request_abandon(struct run *run, const char *actor, const char *request);
 /* The residue of this end lists only the survivors. If they died meanwhile, the run ends like any other. */
 void abandon_survivors(struct run *run, uint64_t now);
 
-/* exit_file.c */
+/* exit-file.c */
 /* Writes leader.json: if the anchor dies while output is drained, the status is known. */
 void save_leader_file(struct run *run);
 /* Writes the exit file and ends the run, or stays and tries again. */
@@ -281,7 +281,7 @@ void step(struct run *run, uint64_t now);
 /* How long the loop may wait before the next step. */
 uint64_t next_deadline(const struct run *run, uint64_t now);
 
-/* finish.c */
+/* release.c */
 /* Ends this run, and this process if it was the last run. */
 void finish_run(struct run *run);
 /* Releases abandoned runs without live processes, or all of them if the anchor exits. */

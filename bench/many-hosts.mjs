@@ -9,7 +9,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { DatabaseSync } from "@photostructure/sqlite";
 import pg from "pg";
 import { defaults, openSupervisor } from "../dist/index.js";
-import { EventWatch } from "../dist/store/postgres/events.js";
+import { EventWatch } from "../dist/store/postgres/listen-notify.js";
 import { openPostgresStore } from "../dist/store/postgres/open.js";
 import { OPEN_RUN_STATES } from "../dist/model/run.js";
 import { openSqliteStore } from "../dist/store/sqlite/open.js";

@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { openSqliteStore } from "../dist/store/sqlite/open.js";
 import { openPostgresStore } from "../dist/store/postgres/open.js";
-import { EventWatch } from "../dist/store/postgres/events.js";
+import { EventWatch } from "../dist/store/postgres/listen-notify.js";
 import { quantile } from "./measure.mjs";
 import { startPostgres } from "./postgres-server.mjs";
 import { claimOf, eventOf, runOf } from "./samples.mjs";

@@ -31,7 +31,7 @@ const layers = [
 const inside = {
   anchor: [["binary.ts", "run-dir"], "inspect", "protocol", "instance", "host.ts", "*"],
   supervisor: [
-    ["check-options.ts", "decision.ts"],
+    ["check-options.ts", "reconcile-decision.ts"],
     "api.ts",
     "run",
     "inspect",

@@ -16,7 +16,7 @@ export type {
   Supervisor,
   SupervisorOptions,
 } from "./supervisor/api.js";
-export type { Action, Decided, Decision, Row } from "./supervisor/decision.js";
+export type { Action, Decided, Decision, Row } from "./supervisor/reconcile-decision.js";
 export type {
   AdoptOptions,
   AskedLimits,

@@ -1,6 +1,6 @@
 import { type AgentEntry, fetchingArgv } from "../config/agents.js";
 import { BadInput } from "../errors.js";
-import type { AcpSession } from "../model/acp/acp.js";
+import type { AcpSession } from "../model/acp/session-and-turn.js";
 import { cleanEnvironment } from "../sessions/exec-environment.js";
 import type { Sessions } from "../sessions/sessions.js";
 import { redactArguments } from "../text/redact.js";

@@ -1,6 +1,6 @@
 import { setImmediate } from "node:timers/promises";
 import { NotFound } from "../errors.js";
-import type { AcpPermissionRequest, AcpSession, AcpTurn } from "../model/acp/acp.js";
+import type { AcpPermissionRequest, AcpSession, AcpTurn } from "../model/acp/session-and-turn.js";
 import type { Elicitation } from "../model/acp/elicitation.js";
 import type { AgentSettings } from "../model/acp/agent-state.js";
 import type { Survivor } from "../model/process.js";

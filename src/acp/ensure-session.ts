@@ -8,7 +8,7 @@ import {
 } from "../config/agents.js";
 import { resolveMcpServers } from "../config/mcp.js";
 import { SessionTaken } from "../errors.js";
-import type { AcpMode, AcpSession, McpServer, ReapPolicy } from "../model/acp/acp.js";
+import type { AcpMode, AcpSession, McpServer, ReapPolicy } from "../model/acp/session-and-turn.js";
 import type { AgentResume, AgentSettings, StoredSettings } from "../model/acp/agent-state.js";
 import type { PermissionRule } from "../model/acp/permission-rule.js";
 import type { SessionRecord } from "../model/session.js";

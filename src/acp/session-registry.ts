@@ -4,7 +4,7 @@ import { type AgentEntry, recordedClientAccess } from "../config/agents.js";
 import type { ConfiguredMcpServer } from "../config/mcp.js";
 import type { ConfiguredPermissionRule } from "../config/permissions.js";
 import { AcpNotHeld, AcpSessionClosed, NotFound, SupervisorClosed } from "../errors.js";
-import type { AcpPermissionRequest, AcpSession } from "../model/acp/acp.js";
+import type { AcpPermissionRequest, AcpSession } from "../model/acp/session-and-turn.js";
 import type { Sessions } from "../sessions/sessions.js";
 import type { AcpChange, AcpStore } from "../store/acp/contract.js";
 import type { GatewayStore } from "../store/gateways/contract.js";

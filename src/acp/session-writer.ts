@@ -1,7 +1,7 @@
 import type { Clock } from "../async/clock.js";
 import { SerialQueue } from "../async/concurrency.js";
 import { AcpNotHeld, StateUnusable } from "../errors.js";
-import type { AcpSession } from "../model/acp/acp.js";
+import type { AcpSession } from "../model/acp/session-and-turn.js";
 import type { AcpChange, AcpStore } from "../store/acp/contract.js";
 
 export interface SessionWriterDeps {

@@ -2,7 +2,7 @@ import type { z } from "zod";
 import { BadInput } from "../errors.js";
 import type { Requester } from "../sessions/requester.js";
 import type { ParsedRequest, RouteRequest, RouteResponse } from "./route.js";
-import * as acp from "./routes/acp.js";
+import * as acp from "./routes/acp-sessions.js";
 import * as acpAgent from "./routes/acp-agent.js";
 import * as acpPermissions from "./routes/acp-permissions.js";
 import * as agents from "./routes/agents.js";

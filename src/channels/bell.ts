@@ -1,5 +1,5 @@
 import type { Notification } from "../model/outbox.js";
-import { DeliveryFailed } from "../tasks/delivery.js";
+import { DeliveryFailed } from "../tasks/delivery-attempt.js";
 import type { Channel } from "./channel.js";
 
 /** Rings the bell of the terminals that are attached now. */

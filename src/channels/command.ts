@@ -4,7 +4,7 @@ import { errorMessage } from "../home/errno.js";
 import type { Notification } from "../model/outbox.js";
 import type { RunRecord } from "../model/run.js";
 import type { Run, Supervisor } from "../supervisor/api.js";
-import { DeliveryFailed } from "../tasks/delivery.js";
+import { DeliveryFailed } from "../tasks/delivery-attempt.js";
 import { redactText } from "../text/redact.js";
 import { sanitizeLine } from "../text/sanitize.js";
 import { truncate } from "../text/truncate.js";

@@ -2,7 +2,7 @@ import type { ChannelEntry } from "../config/channels.js";
 import { InboxFull, SessionClosed } from "../errors.js";
 import type { Notification, SessionTarget } from "../model/outbox.js";
 import type { SessionHistory } from "../sessions/history.js";
-import { type Deliver, DeliveryFailed, type DeliveryReceipt } from "../tasks/delivery.js";
+import { type Deliver, DeliveryFailed, type DeliveryReceipt } from "../tasks/delivery-attempt.js";
 import { type Bell, bellChannel } from "./bell.js";
 import type { Channel } from "./channel.js";
 import { commandChannel, type Spawner } from "./command.js";

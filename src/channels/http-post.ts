@@ -8,7 +8,7 @@ import { isAllowedAddress } from "../config/addresses.js";
 import type { HttpChannelOptions } from "../config/channels.js";
 import { defaults } from "../defaults.js";
 import { packageVersion } from "../home/package.js";
-import { DeliveryFailed } from "../tasks/delivery.js";
+import { DeliveryFailed } from "../tasks/delivery-attempt.js";
 import { truncate } from "../text/truncate.js";
 import { redactSecrets } from "./secrets.js";
 

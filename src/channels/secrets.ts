@@ -3,7 +3,7 @@ import { open } from "node:fs/promises";
 import type { SecretSource } from "../config/channels.js";
 import { errnoCode } from "../home/errno.js";
 import { findPathFault, warnIfReadable } from "../home/path-trust.js";
-import { DeliveryFailed } from "../tasks/delivery.js";
+import { DeliveryFailed } from "../tasks/delivery-attempt.js";
 import { sanitizeLine } from "../text/sanitize.js";
 
 /** A larger file is not a secret. */

@@ -1,5 +1,5 @@
 import { defaults } from "../defaults.js";
-import { DeliveryFailed } from "../tasks/delivery.js";
+import { DeliveryFailed } from "../tasks/delivery-attempt.js";
 import { truncate } from "../text/truncate.js";
 import type { Channel } from "./channel.js";
 import { isHttpUrl, type ChannelEntryOf } from "../config/channels.js";

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { type ChannelEntryOf, TELEGRAM_ADDRESS } from "../config/channels.js";
 import { defaults } from "../defaults.js";
-import { DeliveryFailed } from "../tasks/delivery.js";
+import { DeliveryFailed } from "../tasks/delivery-attempt.js";
 import { truncate } from "../text/truncate.js";
 import type { Channel } from "./channel.js";
 import { boundRetryAfter, postJson, rejectionError } from "./http-post.js";

@@ -1,6 +1,6 @@
 import { createHmac } from "node:crypto";
 import type { ChannelEntryOf } from "../config/channels.js";
-import { DeliveryFailed } from "../tasks/delivery.js";
+import { DeliveryFailed } from "../tasks/delivery-attempt.js";
 import { type Channel, notificationPayload } from "./channel.js";
 import { isAccepted, postJson, rejectionError } from "./http-post.js";
 import { readSecret } from "./secrets.js";

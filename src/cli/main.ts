@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-import { reportError } from "./print/stderr.js";
+import { reportError } from "./print/errors-and-notices.js";
 import { runProgram } from "./program.js";
 
 void runProgram(process.argv)

@@ -17,8 +17,8 @@ import { addNotifyCommand } from "./notify/command.js";
 import { findCommand, findUnknownCommand, helpConfiguration, unknownCommandText } from "./options/help.js";
 import type { SetExitCode } from "./options/parsers.js";
 import { exitCodes } from "./print/exit-code.js";
-import { formatNotice, notice } from "./print/stderr.js";
-import { print } from "./print/stdout.js";
+import { formatNotice, notice } from "./print/errors-and-notices.js";
+import { print } from "./print/write-output.js";
 import { addProcessCommand } from "./process/command.js";
 import {
   addAttachCommand,

@@ -2,7 +2,7 @@ import { isAbsolute } from "node:path";
 import type { ClientCapabilities } from "@agentclientprotocol/sdk";
 import { z } from "zod";
 import { watchdogProfiles } from "../defaults.js";
-import type { AcpUpdate, NewAcpUpdate } from "../model/acp/acp.js";
+import type { AcpUpdate, NewAcpUpdate } from "../model/acp/session-and-turn.js";
 import { CLIENT_FILE_ACCESS } from "../model/enums.js";
 
 const root = z

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import type { McpServer } from "../model/acp/acp.js";
+import type { McpServer } from "../model/acp/session-and-turn.js";
 import { isSecretName } from "../text/redact.js";
 import { anyVariableName, argument, tableName } from "./agents.js";
 

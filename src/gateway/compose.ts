@@ -25,7 +25,7 @@ import { readUnrestored } from "../store/local-copy/task-copy.js";
 import { retryWhileStoreAway, type StoreWait, watchEvents } from "../store/open.js";
 import type { Store } from "../store/store.js";
 import type { Problem, Run, Supervisor } from "../supervisor/api.js";
-import { acknowledgeReadMessages } from "./background/notifications.js";
+import { acknowledgeReadMessages } from "./background/read-receipts.js";
 import { OneShotAgents } from "./background/one-shot-agents.js";
 import { SessionDelivery } from "./background/session-delivery.js";
 import { runMessageAsTask } from "./background/message-turns.js";

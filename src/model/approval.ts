@@ -1,5 +1,5 @@
 import { z } from "zod";
-import type { RecordOf } from "./records.js";
+import type { RecordOf } from "./record-type.js";
 
 const approvalDecisionSchema = z.object({
   /** `expired`: the caller no longer waits, for whatever reason. The command was not executed. */

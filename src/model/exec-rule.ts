@@ -1,7 +1,7 @@
 import { normalize } from "node:path";
 import { z } from "zod";
 import { EXEC_EFFECTS } from "./enums.js";
-import type { RecordOf } from "./records.js";
+import type { RecordOf } from "./record-type.js";
 
 /** Bounds the cost of matching, rules × words, to less than a millisecond. */
 const MAX_RULES = 256;

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import type { RecordOf } from "./records.js";
+import type { RecordOf } from "./record-type.js";
 import { survivorSchema } from "./run-schema.js";
 
 /** The address at which other gateways reach a gateway. */

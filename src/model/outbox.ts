@@ -1,4 +1,4 @@
-import type { RecordOf } from "./records.js";
+import type { RecordOf } from "./record-type.js";
 import type { notificationSchema, notificationTargetSchema, outboxEntrySchema } from "./task-schema.js";
 
 export type Notification = RecordOf<typeof notificationSchema>;

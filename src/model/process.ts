@@ -1,4 +1,4 @@
-import type { RecordOf } from "./records.js";
+import type { RecordOf } from "./record-type.js";
 import type { processIdentitySchema, residueSchema, survivorSchema } from "./run-schema.js";
 
 /** The machine, boot and namespace of a process. A process identity is valid only together with it. */

@@ -1,5 +1,5 @@
 import type { LEASE_STATES } from "./enums.js";
-import type { RecordOf } from "./records.js";
+import type { RecordOf } from "./record-type.js";
 import type {
   importedFactsSchema,
   runBoundarySchema,

@@ -7,7 +7,7 @@ import {
   VISIBILITIES,
 } from "./enums.js";
 import { execRuleSchema } from "./exec-rule.js";
-import type { RecordOf } from "./records.js";
+import type { RecordOf } from "./record-type.js";
 
 /** A session's record. Times are wall-clock milliseconds. */
 export const sessionSchema = z.object({

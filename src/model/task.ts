@@ -1,5 +1,5 @@
 import type { DELIVER_MODES } from "./enums.js";
-import type { RecordOf } from "./records.js";
+import type { RecordOf } from "./record-type.js";
 import type { chatOriginSchema, taskEventSchema, taskSchema } from "./task-schema.js";
 
 export type TaskRecord = RecordOf<typeof taskSchema>;

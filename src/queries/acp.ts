@@ -5,7 +5,7 @@ import { recordedClientAccess } from "../config/agents.js";
 import { defaults } from "../defaults.js";
 import { NotFound } from "../errors.js";
 import type { Elicitation } from "../model/acp/elicitation.js";
-import type { AcpPermissionRequest, AcpSession, AcpTurn, AcpUpdate } from "../model/acp/acp.js";
+import type { AcpPermissionRequest, AcpSession, AcpTurn, AcpUpdate } from "../model/acp/session-and-turn.js";
 import type { AgentState } from "../model/acp/agent-state.js";
 import type { RunRecord } from "../model/run.js";
 import type { SessionRecord } from "../model/session.js";

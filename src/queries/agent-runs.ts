@@ -1,5 +1,5 @@
 import { ACP_BACKEND } from "../model/enums.js";
-import type { AcpSession } from "../model/acp/acp.js";
+import type { AcpSession } from "../model/acp/session-and-turn.js";
 import { type LeaseState, leaseStateOf, type RunRecord } from "../model/run.js";
 import type { SessionRecord, SessionRow } from "../model/session.js";
 import type { AcpReads } from "../store/acp/contract.js";

@@ -1,6 +1,6 @@
 import type { ResponseOf, RouteHandlers } from "../api/contract.js";
 import type { ConfiguredPermissionRule } from "../config/permissions.js";
-import { omitUndefined } from "../model/records.js";
+import { omitUndefined } from "../model/record-type.js";
 import type { RememberedRule } from "../model/acp/permission-rule.js";
 import type { Authorizer } from "../sessions/authorizer.js";
 import type { Sessions } from "../sessions/sessions.js";

@@ -2,7 +2,7 @@ import { constants } from "node:os";
 import type { ParsedRequestOf, ResponseOf } from "../api/contract.js";
 import { BadInput, type FarGateway } from "../errors.js";
 import type { PublicGateway } from "../model/gateway.js";
-import { omitUndefined } from "../model/records.js";
+import { omitUndefined } from "../model/record-type.js";
 import { looksLikeSessionId } from "../model/ids.js";
 import { OPEN_RUN_STATES, type RunRecord } from "../model/run.js";
 import type { SessionRecord } from "../model/session.js";

@@ -1,8 +1,8 @@
 import { ACP_BACKEND } from "../model/enums.js";
 import type { ResponseOf } from "../api/contract.js";
 import { defaults } from "../defaults.js";
-import type { AcpTurn } from "../model/acp/acp.js";
-import { omitUndefined } from "../model/records.js";
+import type { AcpTurn } from "../model/acp/session-and-turn.js";
+import { omitUndefined } from "../model/record-type.js";
 import { CLI_BACKEND } from "../model/enums.js";
 import type { SessionMessage, SessionRecord } from "../model/session.js";
 import { leaseStateOf, OPEN_RUN_STATES, type RunRecord } from "../model/run.js";

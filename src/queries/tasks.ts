@@ -3,7 +3,7 @@ import { BadInput, NotFound } from "../errors.js";
 import { NAME_LABEL } from "../model/enums.js";
 import { looksLikeSessionId } from "../model/ids.js";
 import type { OutboxEntry } from "../model/outbox.js";
-import { omitUndefined } from "../model/records.js";
+import { omitUndefined } from "../model/record-type.js";
 import type { RunRecord } from "../model/run.js";
 import type { SessionRecord } from "../model/session.js";
 import { isTaskEnded, type TaskEvent, type TaskRecord } from "../model/task.js";

@@ -35,7 +35,7 @@ export async function openStoreForReading(storePath: string | null): Promise<Rea
   if (url === null) {
     if (storePath === null) return null;
     requireNotLink(storePath);
-    const { openSqliteStoreForReading } = await import("./sqlite/reader.js");
+    const { openSqliteStoreForReading } = await import("./sqlite/open-for-reading.js");
     return openSqliteStoreForReading(storePath);
   }
   const { openPostgresStoreForReading } = await import("./postgres/open.js");
@@ -50,7 +50,7 @@ export async function checkStore(storePath: string): Promise<StoreCheck | null> 
 
 export async function checkStoreAt(location: StoreLocation): Promise<StoreCheck | null> {
   if (location.kind === "sqlite") {
-    const { checkSqliteStore } = await import("./sqlite/reader.js");
+    const { checkSqliteStore } = await import("./sqlite/open-for-reading.js");
     return checkSqliteStore(location.path);
   }
   const { checkPostgresStore } = await import("./postgres/open.js");
@@ -60,7 +60,7 @@ export async function checkStoreAt(location: StoreLocation): Promise<StoreCheck 
 /** The schema version and migrations of a store. Changes nothing. */
 export async function migrationStatusAt(location: StoreLocation): Promise<MigrationStatus> {
   if (location.kind === "sqlite") {
-    const { sqliteMigrationStatus: sqliteMigrations } = await import("./sqlite/reader.js");
+    const { sqliteMigrationStatus: sqliteMigrations } = await import("./sqlite/open-for-reading.js");
     return sqliteMigrations(location.path);
   }
   const { postgresMigrationStatus: postgresMigrations } = await import("./postgres/open.js");
@@ -89,7 +89,7 @@ export async function watchEvents(
     const timer = setInterval(wake, defaults.sqliteEventPollMs).unref();
     return { [Symbol.asyncDispose]: async () => clearInterval(timer) };
   }
-  const { EventWatch } = await import("./postgres/events.js");
+  const { EventWatch } = await import("./postgres/listen-notify.js");
   return new EventWatch({ url, name }, wake, defaults.eventPollMs, called);
 }
 
@@ -130,7 +130,7 @@ export function provenanceOf(home: string): Promise<StateProvenance> {
 async function hasNoOpenRuns(storePath: string): Promise<boolean> {
   try {
     if ((await databaseUrl()) !== null) return false;
-    const { openSqliteStoreForReading } = await import("./sqlite/reader.js");
+    const { openSqliteStoreForReading } = await import("./sqlite/open-for-reading.js");
     await using store = await openSqliteStoreForReading(storePath);
     return store === null || (await store.listRuns({ states: OPEN_RUN_STATES, limit: 1 })).length === 0;
   } catch {

@@ -1,5 +1,5 @@
 import type { Generated } from "kysely";
-import type { AcpPermissionRequest, AcpSession, AcpTurn, AcpUpdate } from "../model/acp/acp.js";
+import type { AcpPermissionRequest, AcpSession, AcpTurn, AcpUpdate } from "../model/acp/session-and-turn.js";
 import type { GatewayRecord, HostRecord, RemoteStop } from "../model/gateway.js";
 import type { OutboxEntry } from "../model/outbox.js";
 import type { RememberedRule } from "../model/acp/permission-rule.js";
@@ -12,7 +12,7 @@ import { column, columns, type ColumnsOf, flag, json, mapTable, nullableJson } f
 
 // JSON is text in every database, so that one mapping serves all.
 
-/** `policy`, `limits` and `usage` are JSON too; runs/record.ts reads them, because old rows lack some of their fields. */
+/** `policy`, `limits` and `usage` are JSON too; runs/queries.ts reads them, because old rows lack some of their fields. */
 export const runTable = mapTable<RunRecord>("runs")({
   labels: json,
   anchor: columns({ pid: "anchor_pid", startTime: "anchor_start_time", uniqueId: "anchor_unique_id" }),

@@ -4,7 +4,7 @@ import type { LiveProcesses } from "../anchor/inspect/processes.js";
 import type { InstanceTaken, StoreAway } from "../errors.js";
 import type { RunEvent } from "../model/run-event.js";
 import type { OnEscape, OnOrphan, RunKind, RunRecord, RunStateName, ServiceFacts } from "../model/run.js";
-import type { Decided } from "./decision.js";
+import type { Decided } from "./reconcile-decision.js";
 import type {
   AdoptOptions,
   AskedLimits,

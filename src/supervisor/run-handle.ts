@@ -13,7 +13,7 @@ import {
   type FollowOptions,
   type ReadOptions,
 } from "./check-options.js";
-import { requestStop } from "./run/lifecycle.js";
+import { requestStop } from "./run/stop-and-detach.js";
 import { assertOwned, type LiveRun } from "./run/live-run.js";
 import { ackOutput, discardUnusedOutput, followOutput, readOutput } from "./run/output.js";
 

@@ -35,7 +35,7 @@ import { applyRetention, stateDirectoryFilter } from "./retention.js";
 import { runHandle } from "./run-handle.js";
 import type { AdoptOptions, CancelOptions, ReadOptions, ReadyOptions } from "./check-options.js";
 import { RunReader } from "./run-reader.js";
-import { awaitRunEnds, closeRun, detachAll, detachRun } from "./run/lifecycle.js";
+import { awaitRunEnds, closeRun, detachAll, detachRun } from "./run/stop-and-detach.js";
 import type { LiveRun, SupervisorContext } from "./run/live-run.js";
 import { awaitReady, endedBeforeReady } from "./run/readiness.js";
 import { spawn } from "./spawn/spawn.js";

@@ -5,7 +5,7 @@ import { errorMessage } from "../home/errno.js";
 import type { NotificationTarget, OutboxEntry } from "../model/outbox.js";
 import type { OutboxResult, TaskStore } from "../store/tasks/contract.js";
 import { singleLine } from "../text/truncate.js";
-import { type Deliver, DeliveryFailed, type DeliveryReceipt, nextAttempt } from "./delivery.js";
+import { type Deliver, DeliveryFailed, type DeliveryReceipt, nextAttempt } from "./delivery-attempt.js";
 import { markRepeated } from "./notification-text.js";
 
 export interface NotifierOptions {

@@ -1,5 +1,5 @@
 import { defaults } from "../defaults.js";
-import type { AcpTurn } from "../model/acp/acp.js";
+import type { AcpTurn } from "../model/acp/session-and-turn.js";
 import type { EndReason, RunExit, RunRecord } from "../model/run.js";
 import type { TaskOutcome } from "../model/task.js";
 import { truncateStart } from "../text/truncate.js";

@@ -1,7 +1,7 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import type { AcpTurn } from "../../src/model/acp/acp.js";
+import type { AcpTurn } from "../../src/model/acp/session-and-turn.js";
 import {
   AcpFixture,
   misbehavingAgent,

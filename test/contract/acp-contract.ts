@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import type { AcpTurn } from "../../src/model/acp/acp.js";
+import type { AcpTurn } from "../../src/model/acp/session-and-turn.js";
 import type { Store } from "../../src/store/store.js";
 import {
   AT,

@@ -5,7 +5,7 @@ import { createClient } from "../../src/api/client.js";
 import { openGateway } from "../../src/gateway/gateway.js";
 import { gatewaySocketPath } from "../../src/home/state-directory.js";
 import { readOperatorToken } from "../../src/sessions/requester.js";
-import { CONNECTIONS_PER_GATEWAY } from "../../src/store/postgres/server-info.js";
+import { CONNECTIONS_PER_GATEWAY } from "../../src/store/postgres/server-check.js";
 import { startPostgresServer, whyNoPostgres, type PostgresServer } from "../support/store/postgres-server.js";
 import { temporaryHome } from "../support/supervisor/real-supervisor.js";
 import { waitFor } from "../support/wait-for.js";

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { defaults } from "../../src/defaults.js";
-import { formatTurn } from "../../src/cli/acp/sessions.js";
+import { formatTurn } from "../../src/cli/acp/list-show-watch.js";
 import { paletteFor } from "../../src/cli/print/terminal.js";
 import { scriptedAgent } from "../support/agents/acp-fixture.js";
 import { gatewayForFile } from "../support/gateway/real-gateway.js";

@@ -4,7 +4,7 @@ import { text } from "node:stream/consumers";
 import { onTestFinished } from "vitest";
 import { channelTablesSchema, type ChannelEntry, type ChannelEntryOf } from "../../src/config/channels.js";
 import type { Notification } from "../../src/model/outbox.js";
-import { DeliveryFailed } from "../../src/tasks/delivery.js";
+import { DeliveryFailed } from "../../src/tasks/delivery-attempt.js";
 
 export interface ReceivedRequest {
   readonly method: string;

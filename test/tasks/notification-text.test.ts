@@ -4,7 +4,7 @@ import { BadInput } from "../../src/errors.js";
 import { END_REASONS } from "../../src/model/enums.js";
 import type { TaskRecord } from "../../src/model/task.js";
 import { newRunRecord } from "../../src/store/runs/apply-change.js";
-import { nextAttempt } from "../../src/tasks/delivery.js";
+import { nextAttempt } from "../../src/tasks/delivery-attempt.js";
 import {
   endNotification,
   markRepeated,

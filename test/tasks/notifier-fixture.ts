@@ -4,7 +4,7 @@ import { deferred, type Deferred } from "../../src/async/deferred.js";
 import type { Notification, NotificationTarget, OutboxEntry } from "../../src/model/outbox.js";
 import type { TaskRecord } from "../../src/model/task.js";
 import type { TaskStore } from "../../src/store/tasks/contract.js";
-import type { Deliver, DeliveryReceipt } from "../../src/tasks/delivery.js";
+import type { Deliver, DeliveryReceipt } from "../../src/tasks/delivery-attempt.js";
 import { Notifier, type NotifierLimits } from "../../src/tasks/notifier.js";
 import { openTaskRegistry, type TaskRegistry } from "../support/task-registry.js";
 import { waitFor } from "../support/wait-for.js";

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { deferred } from "../../src/async/deferred.js";
 import type { TaskRecord } from "../../src/model/task.js";
-import { DeliveryFailed, type DeliveryReceipt } from "../../src/tasks/delivery.js";
+import { DeliveryFailed, type DeliveryReceipt } from "../../src/tasks/delivery-attempt.js";
 import { CHAT, PARENT } from "../support/store/task-samples.js";
 import { SUCCEEDED_FINISH } from "../support/task-registry.js";
 import { waitFor } from "../support/wait-for.js";

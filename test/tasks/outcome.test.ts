@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { defaults } from "../../src/defaults.js";
-import type { AcpTurn } from "../../src/model/acp/acp.js";
+import type { AcpTurn } from "../../src/model/acp/session-and-turn.js";
 import { ACP_TURN_OUTCOMES } from "../../src/model/enums.js";
 import { outcomeOfTurn } from "../../src/tasks/outcome.js";
 import { newAcpTurn } from "../support/store/session-samples.js";

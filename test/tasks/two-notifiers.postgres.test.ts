@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { Store } from "../../src/store/store.js";
-import type { Deliver } from "../../src/tasks/delivery.js";
+import type { Deliver } from "../../src/tasks/delivery-attempt.js";
 import { Notifier } from "../../src/tasks/notifier.js";
 import { Tasks } from "../../src/tasks/tasks.js";
 import { startPostgresServer, whyNoPostgres } from "../support/store/postgres-server.js";

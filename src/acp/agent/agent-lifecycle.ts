@@ -1,5 +1,5 @@
 import { AcpClosed, type AcpCloseReason, AcpNotRestartable, AcpTimeout, StdinClosed } from "../../errors.js";
-import type { AcpTurn, StoredError } from "../../model/acp/acp.js";
+import type { AcpTurn, StoredError } from "../../model/acp/session-and-turn.js";
 import type { RunExit } from "../../model/run.js";
 import type { AcpChange } from "../../store/acp/contract.js";
 import type { Run } from "../../supervisor/api.js";

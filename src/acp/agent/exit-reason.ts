@@ -1,7 +1,7 @@
 import { defaults } from "../../defaults.js";
 import { AcpClosed, type AcpCloseReason, HoldfastError } from "../../errors.js";
 import { errorMessage } from "../../home/errno.js";
-import type { AcpTurnOutcome, StoredError } from "../../model/acp/acp.js";
+import type { AcpTurnOutcome, StoredError } from "../../model/acp/session-and-turn.js";
 import type { RunExit } from "../../model/run.js";
 import { LineBuilder } from "../../output/line-collector.js";
 import { redactedExcerpt, redactText } from "../../text/redact.js";

@@ -6,7 +6,7 @@ import type {
   McpServer as ProtocolMcpServer,
 } from "@agentclientprotocol/sdk";
 import { AcpClosed, AcpRefused, AcpTimeout, BadInput } from "../../errors.js";
-import type { McpServer } from "../../model/acp/acp.js";
+import type { McpServer } from "../../model/acp/session-and-turn.js";
 import type { AgentResume } from "../../model/acp/agent-state.js";
 import { ReplayFilter } from "../turn/turn-summary.js";
 import { isAuthRequired } from "../wire/auth-required.js";

@@ -2,7 +2,7 @@ import type { LiveProcesses } from "../../anchor/inspect/processes.js";
 import { MAX_LISTED_PROCESSES } from "../../anchor/protocol/messages.js";
 import type { Clock } from "../../async/clock.js";
 import { errorMessage } from "../../home/errno.js";
-import type { LeftoverProcess, TurnAudit } from "../../model/acp/acp.js";
+import type { LeftoverProcess, TurnAudit } from "../../model/acp/session-and-turn.js";
 import { isSameProcess } from "../../model/process.js";
 import type { Run, Supervisor } from "../../supervisor/api.js";
 import { redactedExcerpt } from "../../text/redact.js";

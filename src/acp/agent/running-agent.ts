@@ -3,7 +3,7 @@ import { grantsAnyAccess, toClientCapabilities } from "../../config/agents.js";
 import { AcpSessionClosed, StdinClosed } from "../../errors.js";
 import { errorMessage } from "../../home/errno.js";
 import { packageVersion } from "../../home/package.js";
-import type { AcpPermissionRequest, AcpTurn } from "../../model/acp/acp.js";
+import type { AcpPermissionRequest, AcpTurn } from "../../model/acp/session-and-turn.js";
 import { newRunId } from "../../model/ids.js";
 import type { AgentSettings } from "../../model/acp/agent-state.js";
 import type { Survivor } from "../../model/process.js";

@@ -1,6 +1,6 @@
 import type { Clock } from "../../async/clock.js";
 import { defaults } from "../../defaults.js";
-import type { AcpTurn, AcpUpdate, NewAcpUpdate } from "../../model/acp/acp.js";
+import type { AcpTurn, AcpUpdate, NewAcpUpdate } from "../../model/acp/session-and-turn.js";
 import type { AgentState } from "../../model/acp/agent-state.js";
 import type { AcpChange, AcpSessionPatch } from "../../store/acp/contract.js";
 import type { ClientRequests } from "../client/client-requests.js";

@@ -1,6 +1,10 @@
 import { z } from "zod";
 import type { Clock } from "../../async/clock.js";
-import type { AcpPermissionRequest, AcpUpdate, PermissionDecision } from "../../model/acp/acp.js";
+import type {
+  AcpPermissionRequest,
+  AcpUpdate,
+  PermissionDecision,
+} from "../../model/acp/session-and-turn.js";
 import type { ApprovalQuestion } from "../../sessions/approval-question.js";
 import type { ExecDecision } from "../../sessions/exec-policy.js";
 import type { AcpChange } from "../../store/acp/contract.js";

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import type { AcpUpdate, NewAcpUpdate } from "../../model/acp/acp.js";
+import type { AcpUpdate, NewAcpUpdate } from "../../model/acp/session-and-turn.js";
 import type { RpcId } from "../wire/message.js";
 import { parseParams } from "./operations.js";
 

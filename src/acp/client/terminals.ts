@@ -1,5 +1,5 @@
 import { defaults } from "../../defaults.js";
-import type { LeftoverProcess } from "../../model/acp/acp.js";
+import type { LeftoverProcess } from "../../model/acp/session-and-turn.js";
 import { runIdFrom } from "../../model/ids.js";
 import type { Survivor } from "../../model/process.js";
 import { OPEN_RUN_STATES, type RunRecord } from "../../model/run.js";

@@ -6,7 +6,7 @@ import type {
   AcpUpdate,
   NewAcpUpdate,
   PermissionDecision,
-} from "../../model/acp/acp.js";
+} from "../../model/acp/session-and-turn.js";
 import type { Elicitation, ElicitationContent } from "../../model/acp/elicitation.js";
 import { type ApprovalQuestion, questionAboutText } from "../../sessions/approval-question.js";
 import { isObject } from "../wire/message.js";

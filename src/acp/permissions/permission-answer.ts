@@ -1,5 +1,5 @@
 import { BadInput } from "../../errors.js";
-import type { AcpPermissionRequest, AcpSession } from "../../model/acp/acp.js";
+import type { AcpPermissionRequest, AcpSession } from "../../model/acp/session-and-turn.js";
 import type { Elicitation, ElicitationContent } from "../../model/acp/elicitation.js";
 import { type ApprovalQuestion, assertAnswersQuestion } from "../../sessions/approval-question.js";
 import { parseContent } from "./elicitation-form.js";

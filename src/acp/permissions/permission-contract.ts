@@ -1,5 +1,5 @@
 import type { Clock } from "../../async/clock.js";
-import type { AcpPermissionRequest, PermissionDecision } from "../../model/acp/acp.js";
+import type { AcpPermissionRequest, PermissionDecision } from "../../model/acp/session-and-turn.js";
 import type { ElicitationContent } from "../../model/acp/elicitation.js";
 import type { RememberedRule } from "../../model/acp/permission-rule.js";
 import type { SessionWriter } from "../session-writer.js";

@@ -8,7 +8,7 @@ import type {
   PermissionDecision,
   PermissionOption,
   PermissionVerdict,
-} from "../../model/acp/acp.js";
+} from "../../model/acp/session-and-turn.js";
 import { newPermissionId } from "../../model/ids.js";
 import type { NewRunEvent } from "../../model/run-event.js";
 import { type LabelledText, labelTexts } from "../../sessions/approval-question.js";

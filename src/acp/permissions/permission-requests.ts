@@ -3,7 +3,7 @@ import type {
   NewAcpUpdate,
   PermissionDecision,
   PermissionVerdict,
-} from "../../model/acp/acp.js";
+} from "../../model/acp/session-and-turn.js";
 import {
   type ApprovalQuestion,
   type LabelledText,

@@ -1,6 +1,6 @@
 import { defaults } from "../../defaults.js";
 import { BadInput } from "../../errors.js";
-import type { AcpPermissionRequest, AcpSession } from "../../model/acp/acp.js";
+import type { AcpPermissionRequest, AcpSession } from "../../model/acp/session-and-turn.js";
 import { newPermissionRuleId } from "../../model/ids.js";
 import type { PermissionRule, RememberedRule } from "../../model/acp/permission-rule.js";
 

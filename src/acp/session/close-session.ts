@@ -1,6 +1,6 @@
 import { defaults } from "../../defaults.js";
 import { AcpNotHeld, NotFound } from "../../errors.js";
-import type { AcpSession } from "../../model/acp/acp.js";
+import type { AcpSession } from "../../model/acp/session-and-turn.js";
 import type { Sessions } from "../../sessions/sessions.js";
 import type { AcpChange, AcpStore } from "../../store/acp/contract.js";
 import type { GatewayStore } from "../../store/gateways/contract.js";

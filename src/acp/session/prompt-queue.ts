@@ -1,7 +1,7 @@
 import type { Clock } from "../../async/clock.js";
 import { defaults } from "../../defaults.js";
 import { AcpQueueFull, AcpSessionClosed, BadInput } from "../../errors.js";
-import type { AcpTurn, PromptContent, StoredError } from "../../model/acp/acp.js";
+import type { AcpTurn, PromptContent, StoredError } from "../../model/acp/session-and-turn.js";
 import { newTurnId } from "../../model/ids.js";
 import type { SessionMessage } from "../../model/session.js";
 import type { AcpStore, AcpTurnPatch } from "../../store/acp/contract.js";

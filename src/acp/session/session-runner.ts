@@ -1,6 +1,6 @@
 import type { Survivor } from "../../model/process.js";
 import { AcpSessionClosed } from "../../errors.js";
-import type { AcpPermissionRequest } from "../../model/acp/acp.js";
+import type { AcpPermissionRequest } from "../../model/acp/session-and-turn.js";
 import type { AgentSettings } from "../../model/acp/agent-state.js";
 import type { ApprovalQuestion } from "../../sessions/approval-question.js";
 import type { Run } from "../../supervisor/api.js";

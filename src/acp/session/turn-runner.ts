@@ -1,5 +1,5 @@
 import { AcpClosed, AcpTimeout } from "../../errors.js";
-import type { AcpTurn, AcpTurnCancellation } from "../../model/acp/acp.js";
+import type { AcpTurn, AcpTurnCancellation } from "../../model/acp/session-and-turn.js";
 import { turnIdOfMessage } from "../../model/ids.js";
 import type { SessionMessage } from "../../model/session.js";
 import type { AgentLifecycle, AgentLifecycleDeps } from "../agent/agent-lifecycle.js";

@@ -2,7 +2,7 @@ import { basename } from "node:path";
 import type { ContentBlock, PromptCapabilities } from "@agentclientprotocol/sdk";
 import { defaults } from "../../defaults.js";
 import { BadInput } from "../../errors.js";
-import type { PromptContent } from "../../model/acp/acp.js";
+import type { PromptContent } from "../../model/acp/session-and-turn.js";
 import { isObject } from "../wire/message.js";
 
 /**

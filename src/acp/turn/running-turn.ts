@@ -1,6 +1,11 @@
 import { deferred, type Deferred } from "../../async/deferred.js";
 import { AcpRefused } from "../../errors.js";
-import type { AcpTurn, AcpTurnCancellation, AcpTurnOutcome, StoredError } from "../../model/acp/acp.js";
+import type {
+  AcpTurn,
+  AcpTurnCancellation,
+  AcpTurnOutcome,
+  StoredError,
+} from "../../model/acp/session-and-turn.js";
 import type { NewRunEvent } from "../../model/run-event.js";
 import type { AcpChange, AcpSessionPatch } from "../../store/acp/contract.js";
 import { redactedExcerpt } from "../../text/redact.js";

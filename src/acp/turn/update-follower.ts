@@ -1,6 +1,6 @@
 import { type FollowOptions, RowFollower } from "../../async/row-follower.js";
 import { defaults } from "../../defaults.js";
-import type { AcpUpdate } from "../../model/acp/acp.js";
+import type { AcpUpdate } from "../../model/acp/session-and-turn.js";
 import type { AcpStore } from "../../store/acp/contract.js";
 
 const PAGE_ROWS = 500;

@@ -2,7 +2,7 @@ import { z } from "zod";
 import { agentSettingsSchema, agentStateSchema } from "../../model/acp/agent-state.js";
 import { endpoints } from "../endpoints.js";
 import { defineRoute } from "../route.js";
-import { TURN_ERRORS } from "./acp.js";
+import { TURN_ERRORS } from "./acp-sessions.js";
 import { acpSessionSchema } from "./schemas.js";
 
 export const acpSetRoute = defineRoute({

@@ -5,7 +5,7 @@ import {
   acpUpdateSchema as acpUpdateRecord,
   permissionRequestSchema,
   storedErrorSchema,
-} from "../../model/acp/acp.js";
+} from "../../model/acp/session-and-turn.js";
 import { LEASE_STATES } from "../../model/enums.js";
 import {
   permissionRuleSchema as permissionRule,

@@ -3,8 +3,8 @@ import { BadInput } from "../../errors.js";
 import { environmentOutsideRuns } from "../../gateway/start.js";
 import { connectOrStart } from "../client/connect.js";
 import type { JsonFlag } from "../options/parsers.js";
-import { notice } from "../print/stderr.js";
-import { print, toJson } from "../print/stdout.js";
+import { notice } from "../print/errors-and-notices.js";
+import { print, toJson } from "../print/write-output.js";
 import { printTable } from "../print/table.js";
 
 interface AgentSessionsFlags extends JsonFlag {

@@ -7,13 +7,13 @@ import { cliActor } from "../client/requester.js";
 import { resolveAcpSession } from "../client/resolve-acp-session.js";
 import type { JsonFlag } from "../options/parsers.js";
 import { exitCodes } from "../print/exit-code.js";
-import { notice } from "../print/stderr.js";
-import { print, toJson } from "../print/stdout.js";
+import { notice } from "../print/errors-and-notices.js";
+import { print, toJson } from "../print/write-output.js";
 import { printRemark, StopCoordinator, type StopResult, survivorsOf } from "../stop/stop-coordinator.js";
 import { printStopOutcome, stopExitCode } from "../stop/stop-run.js";
 import { findSessionRuns, type FoundSession } from "../stop/targets.js";
 import { closedTreeExitCode, printClosedTree } from "./view/closed-tree.js";
-import { auditNotice, processNames, turnEndNotice } from "./view/texts.js";
+import { auditNotice, processNames, turnEndNotice } from "./view/notice-texts.js";
 
 export interface CancelTurnFlags extends JsonFlag {
   readonly turn?: string;

@@ -153,14 +153,14 @@ function addReadCommands(acp: Command, setExitCode: SetExitCode): void {
     .option("-a, --all", "also list closed sessions")
     .option("--limit <n>", "list at most n sessions", positiveIntegerUpTo(1_000), 100)
     .option("--json", "print a JSON array of records")
-    .action(lazyAction(setExitCode, () => import("./sessions.js"), "printAcpSessions"));
+    .action(lazyAction(setExitCode, () => import("./list-show-watch.js"), "printAcpSessions"));
   acp
     .command("show")
     .summary("show a session: turn, queue, permission requests, processes")
     .description("Show a session: its turn and queue, its permission requests, its processes. Read-only.")
     .argument("<session>", "its name or id")
     .option("--json", "print JSON")
-    .action(lazyAction(setExitCode, () => import("./sessions.js"), "showAcpSession"));
+    .action(lazyAction(setExitCode, () => import("./list-show-watch.js"), "showAcpSession"));
   acp
     .command("history")
     .summary("print the prompts and answers of a session")
@@ -169,7 +169,7 @@ function addReadCommands(acp: Command, setExitCode: SetExitCode): void {
     .option("--limit <n>", "print the newest n turns", positiveIntegerUpTo(1_000), 100)
     .option("--turn <id>", "print only this turn, with its whole answer")
     .option("--json", "print a JSON array of turns")
-    .action(lazyAction(setExitCode, () => import("./sessions.js"), "showAcpHistory"));
+    .action(lazyAction(setExitCode, () => import("./list-show-watch.js"), "showAcpHistory"));
   acp
     .command("watch")
     .summary("follow what happens in a session")
@@ -181,5 +181,5 @@ function addReadCommands(acp: Command, setExitCode: SetExitCode): void {
     .option("--thoughts", "print the agent's thoughts in full")
     .addOption(formatOption())
     .option("--json", "the same as --format json")
-    .action(lazyAction(setExitCode, () => import("./sessions.js"), "watchSession"));
+    .action(lazyAction(setExitCode, () => import("./list-show-watch.js"), "watchSession"));
 }

@@ -2,7 +2,7 @@ import type { Command } from "commander";
 import { noticeInstallHint } from "../agents/command.js";
 import { addNotifyOptions } from "../client/notify-options.js";
 import { addDetachOption, collectPairs, type SetExitCode } from "../options/parsers.js";
-import { reportError } from "../print/stderr.js";
+import { reportError } from "../print/errors-and-notices.js";
 import {
   addContentOptions,
   addDisplayOptions,

@@ -4,7 +4,7 @@ import { basename, resolve } from "node:path";
 import { BadInput } from "../../errors.js";
 import { connectOrStart } from "../client/connect.js";
 import { qualifiedSessionName } from "../client/resolve-acp-session.js";
-import { notice } from "../print/stderr.js";
+import { notice } from "../print/errors-and-notices.js";
 import { promptSession } from "./prompt.js";
 import { findOpenSession, spawnSession, type SpawnFlags } from "./spawn.js";
 

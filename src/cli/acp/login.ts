@@ -3,7 +3,7 @@ import { defaults } from "../../defaults.js";
 import { BadInput } from "../../errors.js";
 import { environmentOutsideRuns } from "../../gateway/start.js";
 import { connectOrStart } from "../client/connect.js";
-import { notice } from "../print/stderr.js";
+import { notice } from "../print/errors-and-notices.js";
 import { exitCodes } from "../print/exit-code.js";
 
 interface LoginFlags {

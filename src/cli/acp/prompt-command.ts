@@ -15,10 +15,10 @@ import {
 } from "../options/parsers.js";
 import { addExecRuleOptions } from "../options/exec-rule-options.js";
 import { parseDuration } from "../options/units.js";
-import { reportError } from "../print/stderr.js";
+import { reportError } from "../print/errors-and-notices.js";
 import { parseRulePattern, PATTERN_HELP } from "./permissions/rule-pattern.js";
 import type { SpawnFlags, SpawnModes } from "./spawn.js";
-import { OUTPUT_FORMATS } from "./view/texts.js";
+import { OUTPUT_FORMATS } from "./view/notice-texts.js";
 
 export const answerHelp = `
 Ctrl-C cancels the turn and waits for its end; a second Ctrl-C leaves the rest to the

@@ -16,8 +16,8 @@ import { retryUntilAnswered } from "../client/reconnect.js";
 import { sessionToken } from "../client/requester.js";
 import { type AcpSessionSummary, resolveAcpSession } from "../client/resolve-acp-session.js";
 import { type DetachFlags, isDetached, type JsonFlag } from "../options/parsers.js";
-import { notice } from "../print/stderr.js";
-import { print, toJson } from "../print/stdout.js";
+import { notice } from "../print/errors-and-notices.js";
+import { print, toJson } from "../print/write-output.js";
 import { TurnInterrupts } from "../run/interrupts.js";
 import { type ContentFlags, readPromptContent, readPromptFile } from "./prompt-content.js";
 import { PermissionPrompter } from "./permissions/prompter.js";
@@ -29,8 +29,8 @@ import {
   type TurnChange,
   turnExitCode,
   type WatchedUpdate,
-} from "./view/texts.js";
-import { AcpUpdateStream, createView } from "./view/view.js";
+} from "./view/notice-texts.js";
+import { AcpUpdateStream, createView } from "./view/create-view.js";
 
 export interface DisplayFlags extends JsonFlag {
   readonly format?: OutputFormat;

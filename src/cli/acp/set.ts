@@ -4,7 +4,7 @@ import type { AgentSettings, AgentState } from "../../model/acp/agent-state.js";
 import { connectOrStart } from "../client/connect.js";
 import { resolveAcpSession } from "../client/resolve-acp-session.js";
 import type { JsonFlag } from "../options/parsers.js";
-import { print, toJson } from "../print/stdout.js";
+import { print, toJson } from "../print/write-output.js";
 import { type DisplayField, fieldLines } from "../runs/show.js";
 
 export interface SettingFlags {

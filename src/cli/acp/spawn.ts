@@ -16,9 +16,9 @@ import {
 } from "../client/resolve-acp-session.js";
 import type { GivenExecRule } from "../options/exec-rule-options.js";
 import { type DetachFlags, isDetached } from "../options/parsers.js";
-import { notice } from "../print/stderr.js";
-import { print, toJson } from "../print/stdout.js";
-import { noticeIfWaitingForApproval, toSpawnFailed } from "../run/exec.js";
+import { notice } from "../print/errors-and-notices.js";
+import { print, toJson } from "../print/write-output.js";
+import { noticeIfWaitingForApproval, toSpawnFailed } from "../run/detached.js";
 import { TurnInterrupts } from "../run/interrupts.js";
 import { type ContentFlags, readPromptContent } from "./prompt-content.js";
 import { parseMcpServer, readMcpConfig } from "./mcp-options.js";
@@ -33,7 +33,7 @@ import {
 } from "./prompt.js";
 import { type RuleFlags, rulesFromFlags } from "./permissions/rule-pattern.js";
 import { type SettingFlags, settingsOf } from "./set.js";
-import type { ShownTurn } from "./view/texts.js";
+import type { ShownTurn } from "./view/notice-texts.js";
 
 /** The values of `--mode`. */
 export interface SpawnModes {

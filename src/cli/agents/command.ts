@@ -10,9 +10,9 @@ import {
 } from "../options/parsers.js";
 import { formatDuration, parseDuration } from "../options/units.js";
 import { exitCodes } from "../print/exit-code.js";
-import { notice } from "../print/stderr.js";
+import { notice } from "../print/errors-and-notices.js";
 import { reportRunFailure } from "../run/command.js";
-import type { RunAgentFlags } from "./agents.js";
+import type { RunAgentFlags } from "./list-check-run.js";
 
 /** Adds a hint if the command of a known agent is not installed. */
 export function noticeInstallHint(code: number): number {
@@ -44,7 +44,7 @@ export function addAgentsCommand(program: Command, setExitCode: SetExitCode): vo
       "List the agents of the catalogue and the paths of their commands. Read-only: nothing is executed.",
     )
     .option("--json", "print a JSON array")
-    .action(lazyAction(setExitCode, () => import("./agents.js"), "printAgents"));
+    .action(lazyAction(setExitCode, () => import("./list-check-run.js"), "printAgents"));
   agents
     .command("check")
     .summary("run agents' commands to print their versions")
@@ -53,7 +53,7 @@ export function addAgentsCommand(program: Command, setExitCode: SetExitCode): vo
     )
     .argument("[agent...]", "their names")
     .option("--json", "print a JSON array")
-    .action(lazyAction(setExitCode, () => import("./agents.js"), "checkAgents"));
+    .action(lazyAction(setExitCode, () => import("./list-check-run.js"), "checkAgents"));
 }
 
 const runExamples = `
@@ -102,7 +102,7 @@ export function addAgentCommand(program: Command, setExitCode: SetExitCode): voi
     .option("--json", "print run, session and result as JSON on stdout at the end; output goes to stderr")
     .addHelpText("after", runExamples)
     .action(async (id: string, prompt: string, flags: RunAgentFlags) => {
-      const { runAgent } = await import("./agents.js");
+      const { runAgent } = await import("./list-check-run.js");
       setExitCode(noticeInstallHint(await runAgent(id, prompt, flags).catch(reportRunFailure)));
     });
 }

@@ -1,7 +1,7 @@
 import { isatty } from "node:tty";
 import type { GatewayClient } from "../../api/client.js";
-import { listAgents } from "./agents.js";
-import { notice } from "../print/stderr.js";
+import { listAgents } from "./list-check-run.js";
+import { notice } from "../print/errors-and-notices.js";
 import { ask } from "../print/terminal-prompt.js";
 
 /**

@@ -1,6 +1,6 @@
 import type { Command } from "commander";
 import { lazyAction, type SetExitCode } from "../options/parsers.js";
-import type { AnswerFlags } from "./approvals.js";
+import type { AnswerFlags } from "./list-and-answer.js";
 
 const approvalExamples = `
 A command that matches an "ask" rule waits for an answer. After five minutes without
@@ -31,7 +31,7 @@ export function addApprovalsCommand(program: Command, setExitCode: SetExitCode):
     .description("List commands that wait for approval, and when each expires. Read-only, unless you answer.")
     .option("-f, --follow", "continue with new ones; on a terminal, ask about each")
     .option("--json", "print JSON; with --follow one object per line, with decisions")
-    .action(lazyAction(setExitCode, () => import("./approvals.js"), "listApprovals"));
+    .action(lazyAction(setExitCode, () => import("./list-and-answer.js"), "listApprovals"));
   approvals
     .command("show")
     .summary("show a whole command: arguments, directory, variables, input")
@@ -41,7 +41,7 @@ export function addApprovalsCommand(program: Command, setExitCode: SetExitCode):
     .argument("<approval>", "its id")
     .option("--reveal", "do not mask secrets")
     .option("--json", "print JSON")
-    .action(lazyAction(setExitCode, () => import("./approvals.js"), "printApproval"));
+    .action(lazyAction(setExitCode, () => import("./list-and-answer.js"), "printApproval"));
   for (const verdict of ["allow", "deny"] as const)
     approvals
       .command(verdict)
@@ -51,7 +51,7 @@ export function addApprovalsCommand(program: Command, setExitCode: SetExitCode):
       .option("--digest <digest>", "answer only the command with this digest, which `approvals show` prints")
       .option("--json", "print the approval and its decision as JSON")
       .action(async (id: string, flags: AnswerFlags) => {
-        const { answerApproval } = await import("./approvals.js");
+        const { answerApproval } = await import("./list-and-answer.js");
         setExitCode(await answerApproval(id, verdict, flags));
       });
 }

@@ -9,7 +9,7 @@ import { gatewaySocketPath, resolveHome } from "../../home/state-directory.js";
 import { openStateDirectory } from "../../store/open.js";
 import type { AcpQueryVerb } from "../../queries/acp.js";
 import type { TaskQueryVerb } from "../../queries/tasks.js";
-import { notice } from "../print/stderr.js";
+import { notice } from "../print/errors-and-notices.js";
 import { sessionToken } from "./requester.js";
 
 export interface GatewayConnection {

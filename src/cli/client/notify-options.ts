@@ -3,7 +3,7 @@ import type { GatewayClient } from "../../api/client.js";
 import type { ResponseOf } from "../../api/contract.js";
 import { CHAT_KINDS, DELIVER_MODES, NOTIFY_POLICIES } from "../../model/enums.js";
 import type { ChatOrigin, DeliverMode, NotifyPolicy } from "../../model/task.js";
-import { notice } from "../print/stderr.js";
+import { notice } from "../print/errors-and-notices.js";
 import { sessionToken } from "./requester.js";
 
 /** The options that name a chat. */

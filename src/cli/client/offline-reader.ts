@@ -5,7 +5,7 @@ import { contract, type RequestContext, type RouteHandlers } from "../../api/con
 import { readConfig } from "../../config/schema.js";
 import { NotFound, PeerUnreachable, RunNotFound } from "../../errors.js";
 import { readStateId } from "../../home/state-identity.js";
-import type { AcpSession } from "../../model/acp/acp.js";
+import type { AcpSession } from "../../model/acp/session-and-turn.js";
 import type { RunRecord } from "../../model/run.js";
 import type { SessionRecord } from "../../model/session.js";
 import type { TaskRecord } from "../../model/task.js";

@@ -1,6 +1,6 @@
 import { GatewaySilent } from "../../errors.js";
 import { resolveHome } from "../../home/state-directory.js";
-import { notice } from "../print/stderr.js";
+import { notice } from "../print/errors-and-notices.js";
 import { connectForReading, type GatewayConnection, type ReadClient } from "./connect.js";
 import { sessionToken } from "./requester.js";
 import { NoGatewayForSession } from "./run-view.js";

@@ -7,7 +7,7 @@ import { reachGateway } from "../../gateway/locate.js";
 import { startGateway } from "../../gateway/start.js";
 import { gatewaySocketPath } from "../../home/state-directory.js";
 import { formatDuration } from "../options/units.js";
-import { notice } from "../print/stderr.js";
+import { notice } from "../print/errors-and-notices.js";
 import { type GatewayConnection, isInsideRun, requesterToken, hasErrorCode } from "./connect.js";
 
 /** Poll interval for the next gateway, which listens within half a second of its start. */

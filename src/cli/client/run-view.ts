@@ -20,7 +20,7 @@ import type { EventFilter } from "../../store/runs/contract.js";
 import type { ReadStore } from "../../store/store.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { NAME_LABEL } from "../../model/enums.js";
-import { notice } from "../print/stderr.js";
+import { notice } from "../print/errors-and-notices.js";
 import { connectForReading } from "./connect.js";
 import { sessionToken } from "./requester.js";
 

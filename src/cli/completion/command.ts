@@ -1,7 +1,7 @@
 import { Argument, type Command } from "commander";
 import { NAME_LABEL } from "../../model/enums.js";
 import type { SetExitCode } from "../options/parsers.js";
-import { print } from "../print/stdout.js";
+import { print } from "../print/write-output.js";
 
 /** Arguments and option values that are completed from the store or the config file, by their name in the help. */
 const COMPLETED_KINDS = ["run", "session", "task", "agent", "channel", "model", "mode", "option"] as const;

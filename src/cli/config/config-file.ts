@@ -1,11 +1,11 @@
 import { describeChannels } from "../../channels/check-channel.js";
 import { configPath } from "../../config/file.js";
-import { BadConfig } from "../../config/parse.js";
+import { BadConfig } from "../../config/toml-problems.js";
 import type { Config } from "../../config/schema.js";
 import { readSettings, type Setting } from "../../config/settings.js";
 import { BadInput } from "../../errors.js";
 import type { JsonFlag } from "../options/parsers.js";
-import { print, toJson } from "../print/stdout.js";
+import { print, toJson } from "../print/write-output.js";
 import { printTable } from "../print/table.js";
 
 /** A mistake is a usage error; with `--json` the problems are listed. */

@@ -1,6 +1,6 @@
 import { databaseUrl } from "../../config/database-url.js";
 import { errorMessage } from "../../home/errno.js";
-import type { ServerInfo } from "../../store/postgres/server-info.js";
+import type { ServerInfo } from "../../store/postgres/server-check.js";
 import { bad, ok, warn, type Check } from "./check.js";
 
 /** Clock differences below this do not mislead users who compare times of several hosts. */
@@ -17,7 +17,7 @@ export async function checkDatabase(): Promise<readonly Check[]> {
   const url = await databaseUrl().catch(() => null);
   if (url === null) return [];
   const { CONNECTIONS_PER_GATEWAY: CONNECTIONS_OF_A_GATEWAY, readServerInfo: surveyServer } =
-    await import("../../store/postgres/server-info.js");
+    await import("../../store/postgres/server-check.js");
   try {
     const facts = await surveyServer(url);
     return [

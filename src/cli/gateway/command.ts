@@ -81,7 +81,7 @@ export function addGatewayCommand(program: Command, setExitCode: SetExitCode): v
       "Start a gateway in the background, and wait until it answers. Does nothing if one is running.",
     )
     .option("--json", "print its status as JSON")
-    .action(lazyAction(setExitCode, () => import("./control.js"), "startBackgroundGateway"));
+    .action(lazyAction(setExitCode, () => import("./start-stop-status.js"), "startBackgroundGateway"));
   gateway
     .command("stop")
     .summary("stop the gateway; leave, drain or terminate its runs")
@@ -100,7 +100,7 @@ export function addGatewayCommand(program: Command, setExitCode: SetExitCode): v
     )
     .option("--json", "print what was done as JSON")
     .addHelpText("after", stopExamples)
-    .action(lazyAction(setExitCode, () => import("./control.js"), "stopBackgroundGateway"));
+    .action(lazyAction(setExitCode, () => import("./start-stop-status.js"), "stopBackgroundGateway"));
   gateway
     .command("restart")
     .summary("restart the gateway; its runs continue")
@@ -116,7 +116,7 @@ export function addGatewayCommand(program: Command, setExitCode: SetExitCode): v
       "Show whether a gateway is running for this state directory, and its state. Read-only. Exit status 1: none is running; 3: one is running and does not answer.",
     )
     .option("--json", "print JSON")
-    .action(lazyAction(setExitCode, () => import("./control.js"), "showGatewayStatus"));
+    .action(lazyAction(setExitCode, () => import("./start-stop-status.js"), "showGatewayStatus"));
 }
 
 const gatewaysExamples = `
@@ -141,5 +141,5 @@ export function addGatewaysCommand(program: Command, setExitCode: SetExitCode): 
     .description("List the recorded gateways: host, state, number of open runs. Read-only; needs no gateway.")
     .option("--json", "print a JSON array")
     .addHelpText("after", gatewaysExamples)
-    .action(lazyAction(setExitCode, () => import("./control.js"), "printGateways"));
+    .action(lazyAction(setExitCode, () => import("./start-stop-status.js"), "printGateways"));
 }

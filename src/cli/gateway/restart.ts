@@ -19,9 +19,14 @@ import { assertOperator, assertOutsideRun, warnOfLogout } from "../client/connec
 import type { JsonFlag } from "../options/parsers.js";
 import { formatDuration } from "../options/units.js";
 import { exitCodes } from "../print/exit-code.js";
-import { notice } from "../print/stderr.js";
-import { print, toJson } from "../print/stdout.js";
-import { gatewayStatusLine, printStopResult, startBackgroundGateway, stopResultJson } from "./control.js";
+import { notice } from "../print/errors-and-notices.js";
+import { print, toJson } from "../print/write-output.js";
+import {
+  gatewayStatusLine,
+  printStopResult,
+  startBackgroundGateway,
+  stopResultJson,
+} from "./start-stop-status.js";
 import { locateAfterRebind, stopGateway } from "./stop.js";
 
 /** Runs named when no gateway is left; the rest is counted. */

@@ -10,8 +10,8 @@ import { resolveHome } from "../../home/state-directory.js";
 import { findStateDirectory, openStateDirectory, openStoreForReading } from "../../store/open.js";
 import { assertOutsideRun } from "../client/connect.js";
 import { exitCodes } from "../print/exit-code.js";
-import { notice } from "../print/stderr.js";
-import { print, toJson } from "../print/stdout.js";
+import { notice } from "../print/errors-and-notices.js";
+import { print, toJson } from "../print/write-output.js";
 
 const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
 

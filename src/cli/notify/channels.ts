@@ -4,8 +4,8 @@ import { assertOperator, connectOrStart } from "../client/connect.js";
 import { tryConnectForReading } from "../client/read-client.js";
 import type { JsonFlag } from "../options/parsers.js";
 import { exitCodes } from "../print/exit-code.js";
-import { notice } from "../print/stderr.js";
-import { print, toJson } from "../print/stdout.js";
+import { notice } from "../print/errors-and-notices.js";
+import { print, toJson } from "../print/write-output.js";
 import { printTable } from "../print/table.js";
 
 type Channels = ResponseOf<"listChannels">["channels"];

@@ -1,7 +1,7 @@
 import { isatty } from "node:tty";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { displayWidth, truncateToWidth } from "../../text/truncate.js";
-import { print } from "./stdout.js";
+import { print } from "./write-output.js";
 import { paletteFor } from "./terminal.js";
 
 /** Columns of stdout; null: it is no terminal, or a terminal that does not know its width and reports 0. */

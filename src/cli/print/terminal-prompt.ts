@@ -6,7 +6,7 @@ import type { ResponseOf } from "../../api/contract.js";
 import { BadInput } from "../../errors.js";
 import { questionLines } from "../../sessions/paginate-question.js";
 import { displayWidth } from "../../text/truncate.js";
-import { print } from "./stdout.js";
+import { print } from "./write-output.js";
 
 /** Keys typed before the question are discarded after this time, so that they do not answer it. */
 const TYPED_AHEAD_MS = 50;

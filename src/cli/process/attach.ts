@@ -9,8 +9,8 @@ import { connectOrStart, type GatewayConnection } from "../client/connect.js";
 import { resolveRunId } from "../client/resolve-run.js";
 import { runExitCode } from "../print/exit-code.js";
 import { pendingRecordText, runStatusText } from "../print/run-status.js";
-import { notice } from "../print/stderr.js";
-import { FdWriter, print } from "../print/stdout.js";
+import { notice } from "../print/errors-and-notices.js";
+import { FdWriter, print } from "../print/write-output.js";
 import { enterRawTerminal } from "../run/stdio.js";
 
 /** `C-]` as in telnet: hardly any program uses it. */

@@ -8,8 +8,8 @@ import { sanitizeLine } from "../../text/sanitize.js";
 import { resolveRunRecord } from "../client/resolve-run.js";
 import { hostFilter, openStoreRunView, readKnownHosts } from "../client/run-view.js";
 import { runEventText } from "../print/run-status.js";
-import { notice } from "../print/stderr.js";
-import { print, printOrThrow, toJson } from "../print/stdout.js";
+import { notice } from "../print/errors-and-notices.js";
+import { print, printOrThrow, toJson } from "../print/write-output.js";
 
 /** The options of `events`. */
 export interface EventsRequest {

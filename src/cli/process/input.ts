@@ -1,8 +1,8 @@
 import { readFileSync } from "node:fs";
 import { connectOrStart, type GatewayConnection } from "../client/connect.js";
 import { resolveRunId } from "../client/resolve-run.js";
-import { notice } from "../print/stderr.js";
-import { print, toJson } from "../print/stdout.js";
+import { notice } from "../print/errors-and-notices.js";
+import { print, toJson } from "../print/write-output.js";
 
 interface RunControl {
   readonly runId: string;

@@ -10,8 +10,8 @@ import { resolveRunId } from "../client/resolve-run.js";
 import { openStoreRunView } from "../client/run-view.js";
 import { formatSize } from "../options/units.js";
 import { lostOutputText } from "../print/run-status.js";
-import { notice } from "../print/stderr.js";
-import { print, printOrThrow, toJson } from "../print/stdout.js";
+import { notice } from "../print/errors-and-notices.js";
+import { print, printOrThrow, toJson } from "../print/write-output.js";
 
 /** The last lines, lines from one on, bytes from one on (all of them, or one page), or output since a time. */
 export type LogSelection =

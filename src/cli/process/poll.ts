@@ -6,8 +6,8 @@ import { retryOverRestarts } from "../client/reconnect.js";
 import { resolveRunId } from "../client/resolve-run.js";
 import { runExitCode } from "../print/exit-code.js";
 import { pendingRecordText, runStatusText } from "../print/run-status.js";
-import { notice } from "../print/stderr.js";
-import { print, toJson } from "../print/stdout.js";
+import { notice } from "../print/errors-and-notices.js";
+import { print, toJson } from "../print/write-output.js";
 
 /** The options of `process poll`. */
 export interface PollRequest {

@@ -25,7 +25,7 @@ import {
 } from "../options/parsers.js";
 import { formatDuration, formatSize, parseDuration, parseSize } from "../options/units.js";
 import { exitCodes } from "../print/exit-code.js";
-import { firstError, reportError } from "../print/stderr.js";
+import { firstError, reportError } from "../print/errors-and-notices.js";
 import { collectVariable, readEnvironmentFiles } from "./environment.js";
 
 /**
@@ -206,12 +206,12 @@ async function startRun(argv: string[], flags: RunFlags): Promise<number> {
   checkVariables(options.env ?? {}, flags.allowEnv);
   if (flags.name !== undefined) await (await import("../client/run-view.js")).assertNameIsFree(flags.name);
   if (flags.service === true) {
-    const { runService } = await import("./exec.js");
+    const { runService } = await import("./detached.js");
     const { port = null, readyTimeout: readyTimeoutMs = defaults.readyTimeoutMs } = flags;
     return runService({ input, options, port, readyTimeoutMs, json });
   }
   if (flags.detach === true) {
-    const { runDetached } = await import("./exec.js");
+    const { runDetached } = await import("./detached.js");
     return runDetached(input, options, notifyBody(flags), json);
   }
   const { runInForeground, isInProcessRequested } = await import("./foreground.js");

@@ -3,7 +3,7 @@ import type { Residue, Survivor } from "../../model/process.js";
 import type { RunRecord, RunStateName } from "../../model/run.js";
 import { formatDuration, formatSize } from "../options/units.js";
 import { exitCodes, runExitCode } from "../print/exit-code.js";
-import type { WriteFailed } from "../print/stdout.js";
+import type { WriteFailed } from "../print/write-output.js";
 import { interruptExitCode, type InterruptSignal } from "./interrupts.js";
 
 /** Processes named in the line; the rest is counted. `inspect` lists all. */

@@ -12,7 +12,7 @@ import type { CommandInput, Problem, SpawnOptions } from "../../supervisor/api.j
 import { connectOrStart, type GatewayConnection, hasErrorCode } from "../client/connect.js";
 import { waitForNextGateway } from "../client/reconnect.js";
 import type { LocalState } from "../client/resolve-run.js";
-import { execRequestBody, noticeIfWaitingForApproval, toSpawnFailed } from "./exec.js";
+import { execRequestBody, noticeIfWaitingForApproval, toSpawnFailed } from "./detached.js";
 import type { RemoteRun } from "./remote-run.js";
 import type { ForegroundRun } from "./stdio.js";
 

@@ -8,8 +8,8 @@ import type { CommandInput, Problem, RunEnding, SpawnOptions } from "../../super
 import { cliActor, sessionToken } from "../client/requester.js";
 import { exitCodes } from "../print/exit-code.js";
 import { lostOutputText, pendingRecordText } from "../print/run-status.js";
-import { formatNotice } from "../print/stderr.js";
-import { FdWriter, toJson, type WriteFailed } from "../print/stdout.js";
+import { formatNotice } from "../print/errors-and-notices.js";
+import { FdWriter, toJson, type WriteFailed } from "../print/write-output.js";
 import { summarizeExit } from "./exit-summary.js";
 import type { ForegroundRunner } from "./foreground-runner.js";
 import { dieBySignal, interruptExitCode, RunInterrupts } from "./interrupts.js";

@@ -3,7 +3,7 @@ import { fstatSync, readFileSync } from "node:fs";
 import { isatty, type ReadStream, WriteStream } from "node:tty";
 import type { StreamName, TerminalSize } from "../../anchor/host.js";
 import type { Run } from "../../supervisor/api.js";
-import { type FdWriter, WriteFailed } from "../print/stdout.js";
+import { type FdWriter, WriteFailed } from "../print/write-output.js";
 
 /** The parts of a run that the foreground needs. */
 export type ForegroundRun = Pick<

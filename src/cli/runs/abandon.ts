@@ -7,8 +7,8 @@ import { assertOperator } from "../client/connect.js";
 import { cliActor } from "../client/requester.js";
 import { isOwnedElsewhere, openLocalState, resolveRun } from "../client/resolve-run.js";
 import { exitCodes } from "../print/exit-code.js";
-import { notice } from "../print/stderr.js";
-import { print, toJson } from "../print/stdout.js";
+import { notice } from "../print/errors-and-notices.js";
+import { print, toJson } from "../print/write-output.js";
 import { confirm } from "../print/terminal-prompt.js";
 
 /** Ends the record of a run whose processes cannot be killed. Its anchor knows them, and refuses if there are none. */

@@ -14,7 +14,7 @@ import { sanitizeLine } from "../../text/sanitize.js";
 import { type FoundRun, type LocalState, resolveRun } from "../client/resolve-run.js";
 import { formatDuration } from "../options/units.js";
 import { runStatusText } from "../print/run-status.js";
-import { notice } from "../print/stderr.js";
+import { notice } from "../print/errors-and-notices.js";
 import { paletteFor } from "../print/terminal.js";
 import { type SelectedRun, selectRuns } from "../stop/targets.js";
 import { gatherRunEvidence, type RunEvidence } from "./cleanup-evidence.js";

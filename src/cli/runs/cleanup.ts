@@ -10,8 +10,8 @@ import { cliActor } from "../client/requester.js";
 import { openLocalState } from "../client/resolve-run.js";
 import { exitCodes } from "../print/exit-code.js";
 import { runStatusText } from "../print/run-status.js";
-import { notice } from "../print/stderr.js";
-import { print, toJson } from "../print/stdout.js";
+import { notice } from "../print/errors-and-notices.js";
+import { print, toJson } from "../print/write-output.js";
 import { confirm } from "../print/terminal-prompt.js";
 import { printRemark, StopCoordinator } from "../stop/stop-coordinator.js";
 import {

@@ -12,7 +12,7 @@ import {
 import { parseDuration } from "../options/units.js";
 import type { CleanupRequest } from "./cleanup-plan.js";
 import type { ForgetOptions } from "./forget.js";
-import type { ImportFromFlags } from "./import/import-from.js";
+import type { ImportFromFlags } from "./import/import-from-tool.js";
 import type { ListRunsRequest } from "./list.js";
 
 interface ImportFlags extends ImportFromFlags {
@@ -166,7 +166,7 @@ export function addRecoveryCommands(runs: Command, setExitCode: SetExitCode): vo
     .addHelpText("after", importExamples)
     .action(async (file: string | undefined, { from, ...flags }: ImportFlags) => {
       if (from !== undefined) {
-        const { importFrom } = await import("./import/import-from.js");
+        const { importFrom } = await import("./import/import-from-tool.js");
         setExitCode(await importFrom(from, file, flags));
         return;
       }
@@ -177,7 +177,7 @@ export function addRecoveryCommands(runs: Command, setExitCode: SetExitCode): vo
             ? "name a file, or a tool with --from; nothing was imported"
             : "--owner-gone is only for --from; nothing was imported",
         );
-      const { importRuns } = await import("./import/import.js");
+      const { importRuns } = await import("./import/import-file.js");
       setExitCode(await importRuns(file, flags.dryRun === true, flags.json === true));
     });
 }

@@ -19,8 +19,8 @@ import { openStoreRunView } from "../client/run-view.js";
 import { formatDuration } from "../options/units.js";
 import { exitCodes } from "../print/exit-code.js";
 import { runStatusText } from "../print/run-status.js";
-import { notice } from "../print/stderr.js";
-import { print, toJson } from "../print/stdout.js";
+import { notice } from "../print/errors-and-notices.js";
+import { print, toJson } from "../print/write-output.js";
 import { confirm } from "../print/terminal-prompt.js";
 
 export interface ForgetOptions {

@@ -21,8 +21,8 @@ import {
   runStatusText,
   statusTone,
 } from "../print/run-status.js";
-import { notice } from "../print/stderr.js";
-import { print, toJson } from "../print/stdout.js";
+import { notice } from "../print/errors-and-notices.js";
+import { print, toJson } from "../print/write-output.js";
 import { formatTable, terminalWidth } from "../print/table.js";
 import { type Palette, paletteFor } from "../print/terminal.js";
 

@@ -27,8 +27,8 @@ import {
   type ServiceHealth,
   serviceHealthText,
 } from "../print/run-status.js";
-import { notice } from "../print/stderr.js";
-import { print, printOrThrow, toJson } from "../print/stdout.js";
+import { notice } from "../print/errors-and-notices.js";
+import { print, printOrThrow, toJson } from "../print/write-output.js";
 import { formatTable, terminalWidth } from "../print/table.js";
 import { paletteFor } from "../print/terminal.js";
 import { orderAsTree } from "./processes.js";

@@ -24,7 +24,7 @@ import {
   statusTone,
   statusText,
 } from "../print/run-status.js";
-import { print, toJson } from "../print/stdout.js";
+import { print, toJson } from "../print/write-output.js";
 import { type Palette, paletteFor } from "../print/terminal.js";
 import { inspectRun, processTree } from "./processes.js";
 

@@ -13,7 +13,7 @@ import { sessionToken } from "../client/requester.js";
 import { openLocalState } from "../client/resolve-run.js";
 import { type KnownHosts, openRunView, openStoreRunView, readKnownHosts } from "../client/run-view.js";
 import { runStatusText } from "../print/run-status.js";
-import { print, toJson } from "../print/stdout.js";
+import { print, toJson } from "../print/write-output.js";
 import { paletteFor } from "../print/terminal.js";
 import { CLEANUP_COMMAND, listRunsWithoutState, runWithoutStateText } from "./without-state.js";
 

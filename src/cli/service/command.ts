@@ -54,7 +54,7 @@ export function addServiceCommand(program: Command, setExitCode: SetExitCode): v
     .option("--keep-timeouts", "keep the timeouts of the run")
     .option("--json", "print the record as JSON")
     .addHelpText("after", adoptExamples)
-    .action(lazyAction(setExitCode, () => import("./service.js"), "adoptService"));
+    .action(lazyAction(setExitCode, () => import("./adopt.js"), "adoptService"));
   service
     .command("stop")
     .summary("stop a service; the same as holdfast stop")

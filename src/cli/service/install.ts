@@ -9,8 +9,8 @@ import { errnoCode } from "../../home/errno.js";
 import { resolveHome } from "../../home/state-directory.js";
 import { assertOperator } from "../client/connect.js";
 import type { JsonFlag } from "../options/parsers.js";
-import { notice } from "../print/stderr.js";
-import { print, toJson } from "../print/stdout.js";
+import { notice } from "../print/errors-and-notices.js";
+import { print, toJson } from "../print/write-output.js";
 import { unitDatabase } from "./gateway-service.js";
 import { type ServiceManager, serviceManager } from "./service-manager.js";
 

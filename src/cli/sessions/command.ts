@@ -12,7 +12,7 @@ import {
 } from "../options/parsers.js";
 import { addExecRuleOptions } from "../options/exec-rule-options.js";
 import { parseDuration } from "../options/units.js";
-import type { SessionFlags } from "./sessions.js";
+import type { SessionFlags } from "./create-list-close.js";
 
 const createExamples = `
 A token acts for its session: it sees and controls the session's own runs, and may
@@ -94,7 +94,7 @@ export function addSessionsCommand(program: Command, setExitCode: SetExitCode): 
     .option("--json", "print session and token as JSON")
     .addHelpText("after", createExamples)
     .action(async ({ key, agent, parent, visibility, sandboxed, tokenTtl, ...flags }: CreateFlags) => {
-      const { createSession } = await import("./sessions.js");
+      const { createSession } = await import("./create-list-close.js");
       const execRules = rules();
       const body = {
         key,
@@ -126,7 +126,7 @@ export function addSessionsCommand(program: Command, setExitCode: SetExitCode): 
     )
     .option("--json", "print session and token as JSON")
     .action(async (wanted: string, { grace, tokenTtl, ...flags }: RotateFlags) => {
-      const { rotateSessionToken } = await import("./sessions.js");
+      const { rotateSessionToken } = await import("./create-list-close.js");
       const ttl = tokenTtl === undefined ? {} : { tokenTtlMs: tokenTtl };
       setExitCode(await rotateSessionToken(wanted, { graceMs: grace, ...ttl }, flags));
     });
@@ -138,7 +138,7 @@ export function addSessionsCommand(program: Command, setExitCode: SetExitCode): 
     .option("--limit <n>", "list at most n sessions", positiveIntegerUpTo(1_000), 100)
     .addOption(visibilityOption())
     .option("--json", "print a JSON array of records")
-    .action(lazyAction(setExitCode, () => import("./sessions.js"), "printSessions"));
+    .action(lazyAction(setExitCode, () => import("./create-list-close.js"), "printSessions"));
   sessions
     .command("status")
     .summary("show a session: its runs, turn, queue and messages")
@@ -148,7 +148,7 @@ export function addSessionsCommand(program: Command, setExitCode: SetExitCode): 
     .argument("<session>", SESSION_ARGUMENT)
     .addOption(visibilityOption())
     .option("--json", "print JSON")
-    .action(lazyAction(setExitCode, () => import("./sessions.js"), "showSession"));
+    .action(lazyAction(setExitCode, () => import("./create-list-close.js"), "showSession"));
   sessions
     .command("history")
     .summary("print the messages, turns and runs of a session")
@@ -200,7 +200,7 @@ export function addSessionsCommand(program: Command, setExitCode: SetExitCode): 
     )
     .addOption(visibilityOption())
     .option("--json", "print the message as JSON")
-    .action(lazyAction(setExitCode, () => import("./sessions.js"), "sendSessionMessage"));
+    .action(lazyAction(setExitCode, () => import("./messages.js"), "sendSessionMessage"));
   sessions
     .command("close")
     .alias("end")
@@ -216,5 +216,5 @@ export function addSessionsCommand(program: Command, setExitCode: SetExitCode): 
       "after",
       "\nExit status: 0 closed, 1 it was closed before, 3 with --tree: something is left.\n",
     )
-    .action(lazyAction(setExitCode, () => import("./sessions.js"), "closeSessionCommand"));
+    .action(lazyAction(setExitCode, () => import("./create-list-close.js"), "closeSessionCommand"));
 }

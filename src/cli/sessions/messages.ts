@@ -1,17 +1,17 @@
 import type { GatewayClient } from "../../api/client.js";
 import type { ResponseOf } from "../../api/contract.js";
 import { BadInput, NotFound } from "../../errors.js";
-import type { SessionMessage } from "../../model/session.js";
+import type { MessageDelivery, SessionMessage } from "../../model/session.js";
 import { sanitizeLine, sanitizeText } from "../../text/sanitize.js";
-import { formatTurn } from "../acp/sessions.js";
+import { formatTurn } from "../acp/list-show-watch.js";
 import { connectOrStart } from "../client/connect.js";
 import { openReadClient } from "../client/read-client.js";
 import { sessionToken } from "../client/requester.js";
-import { notice } from "../print/stderr.js";
-import { print, printRequired, toRecordJson } from "../print/stdout.js";
+import { notice } from "../print/errors-and-notices.js";
+import { print, printRequired, toRecordJson } from "../print/write-output.js";
 import { paletteFor } from "../print/terminal.js";
 import { statusText } from "../print/run-status.js";
-import { type SessionFlags, sessionParams } from "./sessions.js";
+import { type SessionFlags, sessionParams } from "./create-list-close.js";
 
 export interface HistoryFlags extends SessionFlags {
   readonly limit: number;
@@ -178,4 +178,21 @@ async function namedOrOwnSession(
   if (wanted !== undefined) return sessionParams(wanted);
   const { sessions } = await client.listSessions({ query: { visibility: "self", limit: 1 } });
   return sessionParams(sessions[0]?.id ?? "");
+}
+
+export interface SendMessageFlags extends SessionFlags {
+  readonly deliver?: MessageDelivery;
+}
+
+export async function sendSessionMessage(
+  wanted: string,
+  text: string,
+  { json = false, ...body }: SendMessageFlags,
+): Promise<number> {
+  const params = sessionParams(wanted);
+  const { client } = await connectOrStart();
+  const { message } = await client.sendMessage({ params, body: { text, ...body } });
+  if (json) print(toRecordJson(message));
+  else print(`${message.id} waits for ${message.sessionId}\n`);
+  return 0;
 }

@@ -19,8 +19,8 @@ import { assertOperator } from "../client/connect.js";
 import { cliActor } from "../client/requester.js";
 import { openLocalObserver } from "../client/resolve-run.js";
 import { exitCodes } from "../print/exit-code.js";
-import { notice } from "../print/stderr.js";
-import { print, toJson } from "../print/stdout.js";
+import { notice } from "../print/errors-and-notices.js";
+import { print, toJson } from "../print/write-output.js";
 import { confirm } from "../print/terminal-prompt.js";
 
 type CopiedState = Extract<StateProvenance, { kind: "copy" }>;

@@ -16,7 +16,7 @@ import {
 } from "../client/resolve-run.js";
 import { formatDuration } from "../options/units.js";
 import { runStatusText } from "../print/run-status.js";
-import { notice } from "../print/stderr.js";
+import { notice } from "../print/errors-and-notices.js";
 
 /** A stop through the gateway, and the runs to stop without it. */
 export interface StopOperation<Answer> {

@@ -7,8 +7,8 @@ import { openLocalState, requireRun, resolveRun, resolveRunId } from "../client/
 import { formatDuration } from "../options/units.js";
 import { exitCodes } from "../print/exit-code.js";
 import { runStatusText } from "../print/run-status.js";
-import { notice, reportError } from "../print/stderr.js";
-import { print, toJson } from "../print/stdout.js";
+import { notice, reportError } from "../print/errors-and-notices.js";
+import { print, toJson } from "../print/write-output.js";
 import {
   type DirectStop,
   endedBeforeOutcome,

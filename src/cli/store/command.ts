@@ -49,7 +49,7 @@ export function addStoreCommand(program: Command, setExitCode: SetExitCode): voi
     .description("Open a store, check it, and count its records. Read-only. Exit status 1: it is damaged.")
     .argument("[store]", "its path, env:NAME or url-file:PATH; default: the store in use")
     .option("--json", "print JSON")
-    .action(lazyAction(setExitCode, () => import("./store.js"), "printStoreCheck"));
+    .action(lazyAction(setExitCode, () => import("./check-copy-migrate.js"), "printStoreCheck"));
   store
     .command("migrate")
     .summary("apply pending migrations to the tables of a store")
@@ -60,7 +60,7 @@ export function addStoreCommand(program: Command, setExitCode: SetExitCode): voi
     .option("--check", "only list pending migrations")
     .option("--json", "print JSON")
     .addHelpText("after", migrateHelp)
-    .action(lazyAction(setExitCode, () => import("./store.js"), "migrateStore"));
+    .action(lazyAction(setExitCode, () => import("./check-copy-migrate.js"), "migrateStore"));
   store
     .command("copy")
     .summary("copy all records to another store")
@@ -69,5 +69,5 @@ export function addStoreCommand(program: Command, setExitCode: SetExitCode): voi
     .requiredOption("--to <store>", "its path, env:NAME or url-file:PATH; created if it does not exist")
     .option("--json", "print what was copied as JSON")
     .addHelpText("after", examples)
-    .action(lazyAction(setExitCode, () => import("./store.js"), "copyStoreRecords"));
+    .action(lazyAction(setExitCode, () => import("./check-copy-migrate.js"), "copyStoreRecords"));
 }

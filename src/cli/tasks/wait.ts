@@ -10,11 +10,17 @@ import type { JsonFlag } from "../options/parsers.js";
 import { formatDuration } from "../options/units.js";
 import { exitCodes } from "../print/exit-code.js";
 import { pendingRecordText } from "../print/run-status.js";
-import { notice } from "../print/stderr.js";
-import { print, toJson } from "../print/stdout.js";
+import { notice } from "../print/errors-and-notices.js";
+import { print, toJson } from "../print/write-output.js";
 import { isCapableTerminal, ProgressLine } from "../print/terminal.js";
 import { dieBySignal } from "../run/interrupts.js";
-import { type ShownTask, type ShownTaskEvent, taskEventText, taskParams, taskStatusText } from "./status.js";
+import {
+  type ShownTask,
+  type ShownTaskEvent,
+  taskEventText,
+  taskParams,
+  taskStatusText,
+} from "./task-texts.js";
 
 /** The exit code of a command that has waited for a task. */
 function taskExitCode({ status, outcome }: Pick<ShownTask, "status" | "outcome">): number {

@@ -35,7 +35,7 @@ export function addUnmanagedCommand(program: Command, setExitCode: SetExitCode):
     .option("-a, --all", "also list processes whose owner is alive")
     .option("--json", "print JSON")
     .action(async (profile: string | undefined, flags: { all?: true; json?: true }) => {
-      const { printUnmanaged } = await import("./unmanaged.js");
+      const { printUnmanaged } = await import("./list-and-cleanup.js");
       setExitCode(await printUnmanaged(profile ?? null, flags.all === true, flags.json === true));
     });
   unmanaged
@@ -47,7 +47,7 @@ export function addUnmanagedCommand(program: Command, setExitCode: SetExitCode):
     .option("--yes", "do not ask for confirmation")
     .option("--json", "print JSON")
     .action(async (profile: string, flags: { dryRun?: true; yes?: true; json?: true }) => {
-      const { cleanupUnmanaged } = await import("./unmanaged.js");
+      const { cleanupUnmanaged } = await import("./list-and-cleanup.js");
       setExitCode(await cleanupUnmanaged(profile, flags));
     });
 }

@@ -5,7 +5,7 @@ import type { TaskStore } from "../../store/tasks/contract.js";
 import { endedTaskOf } from "../../tasks/notification-text.js";
 import { type TaskInput, taskKeyOfTurn } from "../../tasks/tasks.js";
 import { WAKE_KIND } from "../../tasks/wake-limits.js";
-import type { Background } from "./background.js";
+import type { Background } from "./background-work.js";
 import { defaultOrigin, findParentSession, routeToUser, type TargetDeps } from "./notification-targets.js";
 
 export interface MessageTurnDeps extends TargetDeps {

@@ -1,10 +1,10 @@
 import { StoreAway } from "../../errors.js";
-import type { Deliver } from "../../tasks/delivery.js";
+import type { Deliver } from "../../tasks/delivery-attempt.js";
 import { Tasks } from "../../tasks/tasks.js";
 import { Notifier } from "../../tasks/notifier.js";
 import { TaskEventFollower } from "../monitoring/event-follower.js";
 import { TaskMetrics } from "../monitoring/metrics.js";
-import { Background, type BackgroundDeps } from "./background.js";
+import { Background, type BackgroundDeps } from "./background-work.js";
 
 export interface OpenBackgroundOptions extends Omit<BackgroundDeps, "tasks" | "tail"> {
   readonly deliver: Deliver;

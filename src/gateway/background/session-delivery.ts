@@ -7,7 +7,7 @@ import type { SessionHistory } from "../../sessions/history.js";
 import type { AcpStore } from "../../store/acp/contract.js";
 import type { MessageStore } from "../../store/messages/contract.js";
 import type { TaskStore } from "../../store/tasks/contract.js";
-import { DeliveryFailed, type DeliveryReceipt } from "../../tasks/delivery.js";
+import { DeliveryFailed, type DeliveryReceipt } from "../../tasks/delivery-attempt.js";
 import { withUserNotified } from "../../tasks/notification-text.js";
 import { decideWake, wakeDepth } from "../../tasks/wake-limits.js";
 

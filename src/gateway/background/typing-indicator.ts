@@ -5,7 +5,7 @@ import { defaults } from "../../defaults.js";
 import type { TaskRecord } from "../../model/task.js";
 import { type ChannelTarget, targetKey } from "../../model/outbox.js";
 import type { TaskStore } from "../../store/tasks/contract.js";
-import { DeliveryFailed } from "../../tasks/delivery.js";
+import { DeliveryFailed } from "../../tasks/delivery-attempt.js";
 import { canShowTyping } from "../../tasks/notification-routing.js";
 
 export interface TypingIndicatorDeps {

@@ -1,12 +1,12 @@
 import { ELICITATION_KIND } from "../../acp/permissions/elicitation.js";
 import { defaults } from "../../defaults.js";
-import type { AcpPermissionRequest } from "../../model/acp/acp.js";
+import type { AcpPermissionRequest } from "../../model/acp/session-and-turn.js";
 import type { Notification } from "../../model/outbox.js";
 import type { SessionRecord } from "../../model/session.js";
 import type { TaskRecord } from "../../model/task.js";
 import type { ApprovalView } from "../../sessions/approvals.js";
 import type { TaskStore } from "../../store/tasks/contract.js";
-import type { Deliver } from "../../tasks/delivery.js";
+import type { Deliver } from "../../tasks/delivery-attempt.js";
 import { redactedExcerpt } from "../../text/redact.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 

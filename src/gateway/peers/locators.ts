@@ -1,6 +1,6 @@
 import type { Verb } from "../../api/contract.js";
 import { AcpNotHeld, type FarGateway, PeerUnreachable } from "../../errors.js";
-import type { AcpSession } from "../../model/acp/acp.js";
+import type { AcpSession } from "../../model/acp/session-and-turn.js";
 import type { GatewayRecord } from "../../model/gateway.js";
 import type { RunRecord } from "../../model/run.js";
 import type { TaskRecord } from "../../model/task.js";

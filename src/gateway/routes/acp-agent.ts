@@ -1,7 +1,7 @@
 import type { RequestContext, RouteHandlers } from "../../api/contract.js";
 import { OperatorOnly } from "../../errors.js";
-import type { AcpSession } from "../../model/acp/acp.js";
-import { omitUndefined } from "../../model/records.js";
+import type { AcpSession } from "../../model/acp/session-and-turn.js";
+import { omitUndefined } from "../../model/record-type.js";
 import { acpSessionResponse, agentStateResponse, requireAcpSession } from "../../queries/acp.js";
 import { agentRun } from "../../queries/agent-runs.js";
 import { sanitizeText } from "../../text/sanitize.js";

@@ -12,7 +12,7 @@ import { NO_STDIN } from "../../sessions/approval-question.js";
 import { sessionIdOf } from "../../sessions/requester.js";
 import { type TaskInput, taskKeyOfRun } from "../../tasks/tasks.js";
 import { authorizeCommand, authorizeExec, issueExecIdentity } from "../auth/exec-authorization.js";
-import type { StartHooks } from "../background/background.js";
+import type { StartHooks } from "../background/background-work.js";
 import {
   assertMaySetOrigin,
   findCurrentTask,

@@ -1,7 +1,7 @@
 import { NotFound } from "../../errors.js";
 import { newMessageId } from "../../model/ids.js";
 import type { Notification } from "../../model/outbox.js";
-import { DeliveryFailed } from "../../tasks/delivery.js";
+import { DeliveryFailed } from "../../tasks/delivery-attempt.js";
 import type { RouteHandlers } from "../../api/contract.js";
 import { describeChannels } from "../../channels/check-channel.js";
 import type { HandlerDeps } from "./deps.js";

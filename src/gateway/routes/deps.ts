@@ -12,7 +12,7 @@ import type { SessionHistory } from "../../sessions/history.js";
 import type { GatewayWithStatus } from "../../model/gateway.js";
 import type { Store } from "../../store/store.js";
 import type { Supervisor } from "../../supervisor/api.js";
-import type { Deliver } from "../../tasks/delivery.js";
+import type { Deliver } from "../../tasks/delivery-attempt.js";
 import type { ExecAuthorizationDeps } from "../auth/exec-authorization.js";
 import type { OneShotAgents } from "../background/one-shot-agents.js";
 import type { BackgroundServices } from "../background/open-background.js";

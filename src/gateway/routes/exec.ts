@@ -6,7 +6,7 @@ import {
   type RequestContext,
   type ResponseOf,
 } from "../../api/contract.js";
-import { omitUndefined } from "../../model/records.js";
+import { omitUndefined } from "../../model/record-type.js";
 import { defaults } from "../../defaults.js";
 import { LimitUnavailable, SpawnFailed } from "../../errors.js";
 import { newRunId } from "../../model/ids.js";
@@ -15,7 +15,7 @@ import { outputPieceResponse, readOutputText } from "../../queries/output.js";
 import { currentRun, type Failure, failureKindOf } from "../../queries/runs.js";
 import type { CommandInput, Run, RunEnding, SpawnOptions, Supervisor } from "../../supervisor/api.js";
 import type { ExecIdentity } from "../auth/exec-authorization.js";
-import type { StartHooks } from "../background/background.js";
+import type { StartHooks } from "../background/background-work.js";
 import type { HandlerDeps } from "./deps.js";
 import { waitReadyOrStop } from "./runs.js";
 

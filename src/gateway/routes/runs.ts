@@ -4,7 +4,7 @@ import {
   type ResponseOf,
   type RouteHandlers,
 } from "../../api/contract.js";
-import { omitUndefined } from "../../model/records.js";
+import { omitUndefined } from "../../model/record-type.js";
 import { defaults } from "../../defaults.js";
 import { readLog } from "../../queries/output.js";
 import { pollRun } from "../../queries/poll.js";

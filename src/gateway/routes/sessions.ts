@@ -1,5 +1,5 @@
 import type { RouteHandlers } from "../../api/contract.js";
-import { omitUndefined } from "../../model/records.js";
+import { omitUndefined } from "../../model/record-type.js";
 import { BadInput, NotFound, SessionClosed } from "../../errors.js";
 import { withLeases } from "../../queries/agent-runs.js";
 import { readSessionHistory, readSessionInbox, readSessionStatus } from "../../queries/sessions.js";

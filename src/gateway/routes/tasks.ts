@@ -7,7 +7,7 @@ import { type Requester, sessionIdOf } from "../../sessions/requester.js";
 import { taskKeyOfCaller, type ApplyResult } from "../../tasks/tasks.js";
 import { describeAction } from "../../tasks/plan-maintenance.js";
 import type { TaskInputEvent } from "../../tasks/transition.js";
-import { cancelTaskWork } from "../background/cancel.js";
+import { cancelTaskWork } from "../background/cancel-task-work.js";
 import {
   assertMaySetOrigin,
   channelTargetOf,

@@ -26,7 +26,7 @@ import type { Requester } from "../../sessions/requester.js";
 import { answerChallenge } from "../auth/authentication.js";
 import { isAcpVerb } from "../peers/locators.js";
 import { proxyRequest } from "../peers/proxy.js";
-import { createAcpHandlers } from "../routes/acp.js";
+import { createAcpHandlers } from "../routes/acp-sessions.js";
 import { createAcpAgentHandlers } from "../routes/acp-agent.js";
 import { createAcpRuleHandlers } from "../routes/permission-rules.js";
 import { createAgentHandlers } from "../routes/agents.js";

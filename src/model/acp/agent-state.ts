@@ -1,5 +1,5 @@
 import { z } from "zod";
-import type { RecordOf } from "../records.js";
+import type { RecordOf } from "../record-type.js";
 
 const described = { name: z.string(), description: z.string().nullable() };
 

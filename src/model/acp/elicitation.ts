@@ -1,5 +1,5 @@
 import { z } from "zod";
-import type { RecordOf } from "../records.js";
+import type { RecordOf } from "../record-type.js";
 
 const contentValue = z.union([z.string(), z.number(), z.boolean(), z.array(z.string())]);
 

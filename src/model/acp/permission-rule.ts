@@ -1,5 +1,5 @@
 import { z } from "zod";
-import type { RecordOf } from "../records.js";
+import type { RecordOf } from "../record-type.js";
 
 /** A rule on a tool call. All parts that are present must match. */
 export const permissionRuleSchema = z.strictObject({

@@ -8,7 +8,7 @@ import type {
   NewAcpTurn,
   NewAcpUpdate,
   PermissionDecision,
-} from "../../model/acp/acp.js";
+} from "../../model/acp/session-and-turn.js";
 import type { RememberedRule } from "../../model/acp/permission-rule.js";
 import type { NewRunEvent } from "../../model/run-event.js";
 import type { SessionScope } from "../../model/session.js";

@@ -1,5 +1,10 @@
 import { type Kysely, sql } from "kysely";
-import type { AcpPermissionRequest, AcpSession, AcpTurn, AcpUpdate } from "../../model/acp/acp.js";
+import type {
+  AcpPermissionRequest,
+  AcpSession,
+  AcpTurn,
+  AcpUpdate,
+} from "../../model/acp/session-and-turn.js";
 import type { RememberedRule } from "../../model/acp/permission-rule.js";
 import {
   acpSessionTable,

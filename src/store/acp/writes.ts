@@ -1,5 +1,5 @@
 import { sql } from "kysely";
-import type { AcpTurn, NewAcpTurn, NewAcpUpdate } from "../../model/acp/acp.js";
+import type { AcpTurn, NewAcpTurn, NewAcpUpdate } from "../../model/acp/session-and-turn.js";
 import { isNotice, isUndelivered, isWaiting } from "../messages/queries.js";
 import { takeSessionPlace } from "../messages/writes.js";
 import type { EventLog } from "../runs/events.js";

@@ -4,7 +4,7 @@ import { StateUnusable } from "../../errors.js";
 import { translateSqliteError } from "../../home/sqlite-errors.js";
 import { requireCurrentSchema } from "../sqlite/migrate.js";
 import { openSqliteStore } from "../sqlite/open.js";
-import { isSameFingerprint, openReadOnlyDatabase, readFingerprint } from "../sqlite/reader.js";
+import { isSameFingerprint, openReadOnlyDatabase, readFingerprint } from "../sqlite/open-for-reading.js";
 import { BATCH_ROWS, type TableReader, type TableRow, type TableWriter } from "./table-io.js";
 
 /** How long to wait for other writers; there should be none. */

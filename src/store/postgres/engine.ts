@@ -23,7 +23,7 @@ import {
 } from "../sql/engine.js";
 import { TABLES } from "../sql/migrations.js";
 import { isConflict, isMissingSchema, serverHangsError, translatePostgresError } from "./errors.js";
-import { PostgresNotifier } from "./events.js";
+import { PostgresNotifier } from "./listen-notify.js";
 import { ServerGenerations, StatementNames } from "./pool.js";
 
 /**

@@ -1,7 +1,7 @@
 import { Client, Pool, type PoolClient } from "pg";
 import { defaults } from "../../defaults.js";
 import { isStandbyError, noHostReachable, shouldTryNextHost, type HostFailure } from "./errors.js";
-import { clientConfig, prepareSession, type SessionSettings } from "./session.js";
+import { clientConfig, prepareSession, type SessionSettings } from "./prepare-connection.js";
 import type { PostgresHost, PostgresAddress } from "../../config/postgres-url.js";
 
 /** Enough for all statements of this program; bounded, because callers combine filters. */

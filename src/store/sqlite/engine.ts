@@ -5,7 +5,7 @@ import { hostMonotonicMs } from "../../async/clock.js";
 import { StateUnusable } from "../../errors.js";
 import type { Schema } from "../schema.js";
 import { EngineDialect, type SqlDialect, type SqlEngine, type Steps } from "../sql/engine.js";
-import type { SqliteConnection } from "./connection.js";
+import type { SqliteConnection } from "./retrying-connection.js";
 
 const syncToDisk = promisify(fdatasync);
 

@@ -5,7 +5,7 @@ import { StateUnusable } from "../../errors.js";
 import { readOnlyStoreError, translateSqliteError } from "../../home/sqlite-errors.js";
 import { composeStore } from "../sql/compose.js";
 import type { Store } from "../store.js";
-import { retryWhileLocked, SqliteConnection } from "./connection.js";
+import { retryWhileLocked, SqliteConnection } from "./retrying-connection.js";
 import { SqliteEngine, WalSync } from "./engine.js";
 import { migrateSqlite } from "./migrate.js";
 

@@ -3,7 +3,7 @@ import { defaults } from "../../defaults.js";
 import { LeaseLost, NotAdopted, NotSteering } from "../../errors.js";
 import { finalizeExit } from "../end/finalize.js";
 import { failPendingMemberRequests } from "../inspect/membership.js";
-import { detachRun, markStarted, recordFirstStop, recordSurvivors } from "../run/lifecycle.js";
+import { detachRun, markStarted, recordFirstStop, recordSurvivors } from "../run/stop-and-detach.js";
 import { isInactive, type LiveRun, recordAnchorAnswer } from "../run/live-run.js";
 import { recordLostOutput, updateWithheld } from "../run/output.js";
 import { step } from "../run/state.js";

@@ -6,7 +6,13 @@ import { finalizeDeadAnchor } from "../end/finalize.js";
 import { resolveDeadAnchor } from "../end/without-anchor.js";
 import { acquireRun, isTakenByOtherIncarnation } from "../lease/acquire.js";
 import { restoreIfRolledBack } from "../lease/restore-record.js";
-import { detachRun, markStarted, recordFirstStop, resendStop, sendPendingStops } from "../run/lifecycle.js";
+import {
+  detachRun,
+  markStarted,
+  recordFirstStop,
+  resendStop,
+  sendPendingStops,
+} from "../run/stop-and-detach.js";
 import {
   isInactive,
   type LiveRun,

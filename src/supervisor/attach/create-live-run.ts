@@ -6,7 +6,7 @@ import type { RunRecord } from "../../model/run.js";
 import type { Lease } from "../../store/runs/contract.js";
 import { restoreIfRolledBack } from "../lease/restore-record.js";
 import { Deadlines } from "../run/deadlines.js";
-import { detachRun, sendStop } from "../run/lifecycle.js";
+import { detachRun, sendStop } from "../run/stop-and-detach.js";
 import {
   initialAnchorLiveness,
   type LiveRun,

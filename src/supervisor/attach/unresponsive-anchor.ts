@@ -4,7 +4,7 @@ import type { NewRunEvent } from "../../model/run-event.js";
 import { finalize, finalizeExit } from "../end/finalize.js";
 import { lostRunRecord } from "../end/terminal-record.js";
 import { describeEnded, endWithoutAnchor, verifiableAnchor } from "../end/without-anchor.js";
-import { recordFirstStop, recordSurvivors } from "../run/lifecycle.js";
+import { recordFirstStop, recordSurvivors } from "../run/stop-and-detach.js";
 import { isInactive, type LiveRun, runEventBase, type RunEventBase } from "../run/live-run.js";
 import { step } from "../run/state.js";
 

@@ -1,6 +1,6 @@
 import type { AnchorExit, SpawnFailure } from "../../anchor/host.js";
 import type { RunExit } from "../../model/run.js";
-import { recordFirstStop, recordStart, stopWatchers } from "../run/lifecycle.js";
+import { recordFirstStop, recordStart, stopWatchers } from "../run/stop-and-detach.js";
 import { isInactive, type LiveRun, runEventBase } from "../run/live-run.js";
 import { STREAMS } from "../run/output-state.js";
 import { discardUnusedOutput, recordLostOutput } from "../run/output.js";

@@ -6,7 +6,7 @@ import type { Lease } from "../../store/runs/contract.js";
 import { bindLink, keepGateClosed, reattach, stopOrphanedAnchor } from "../attach/attach.js";
 import { restoreLiveRun } from "../attach/create-live-run.js";
 import { readLauncherSilence } from "../attach/unresponsive-anchor.js";
-import { type Decision, reconcileEvent } from "../decision.js";
+import { type Decision, reconcileEvent } from "../reconcile-decision.js";
 import { finalizeDeadAnchor } from "../end/finalize.js";
 import { lostRunRecord, terminalEvents, type TerminalRecord } from "../end/terminal-record.js";
 import {
@@ -16,7 +16,7 @@ import {
   NO_CLEANUP,
 } from "../end/without-anchor.js";
 import { type AcquireRequest, type AcquireResult, acquireRun, claimLease } from "../lease/acquire.js";
-import { detachRun, sendStop } from "../run/lifecycle.js";
+import { detachRun, sendStop } from "../run/stop-and-detach.js";
 import { type LiveRun, runEventBase, type SupervisorContext } from "../run/live-run.js";
 import { gatedChange, runAddressOf } from "../run/recorded-identity.js";
 import type { ClaimGround } from "./decide.js";

@@ -4,7 +4,7 @@ import { defaults } from "../../defaults.js";
 import { isSameClock, isSameMachine } from "../../home/machine-identity.js";
 import type { MachineIdentity } from "../../model/process.js";
 import type { RunRecord } from "../../model/run.js";
-import type { Decision, Row } from "../decision.js";
+import type { Decision, Row } from "../reconcile-decision.js";
 
 /** Facts that hold for all records of one pass. */
 export interface ReconcileContext {

@@ -2,7 +2,7 @@ import type { CgroupRef, RunAddress } from "../../anchor/host.js";
 import { runConcurrently } from "../../async/concurrency.js";
 import { defaults } from "../../defaults.js";
 import { stopOrphanedAnchor } from "../attach/attach.js";
-import type { Decided } from "../decision.js";
+import type { Decided } from "../reconcile-decision.js";
 import type { LiveRun, SupervisorContext } from "../run/live-run.js";
 import { probeAnchor } from "./evidence.js";
 import { recordOrphanCgroup, recordOrphanRun } from "./record-orphan.js";

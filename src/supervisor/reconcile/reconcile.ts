@@ -5,7 +5,7 @@ import { defaults } from "../../defaults.js";
 import type { NewRunEvent } from "../../model/run-event.js";
 import { OPEN_RUN_STATES, type RunRecord } from "../../model/run.js";
 import type { ReconcileScope } from "../api.js";
-import { type Decided, type Decision, reconcileEvent } from "../decision.js";
+import { type Decided, type Decision, reconcileEvent } from "../reconcile-decision.js";
 import { restoreRolledBackRecords } from "../lease/restore-record.js";
 import type { LiveRun, SupervisorContext } from "../run/live-run.js";
 import { applyDecision } from "./apply.js";

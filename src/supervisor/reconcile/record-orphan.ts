@@ -5,11 +5,11 @@ import { NO_DEADLINES, NO_LIMITS, type RunKind, type RunRecord } from "../../mod
 import type { Lease, NewRun, RunChange } from "../../store/runs/contract.js";
 import { bindLink, keepGateClosed, reattach } from "../attach/attach.js";
 import { restoreLiveRun } from "../attach/create-live-run.js";
-import { type Decided, type Decision, reconcileEvent } from "../decision.js";
+import { type Decided, type Decision, reconcileEvent } from "../reconcile-decision.js";
 import { finalizeDeadAnchor } from "../end/finalize.js";
 import { type DeadAnchorResult, killVerifiedTree, NO_CLEANUP } from "../end/without-anchor.js";
 import { defaultPolicy } from "../check-options.js";
-import { detachRun } from "../run/lifecycle.js";
+import { detachRun } from "../run/stop-and-detach.js";
 import type { LiveRun, SupervisorContext } from "../run/live-run.js";
 import { boundaryOf, gatedChange, type RecordedIdentity } from "../run/recorded-identity.js";
 import { probeAnchor } from "./evidence.js";

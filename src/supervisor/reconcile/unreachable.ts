@@ -1,5 +1,5 @@
 import { defaults } from "../../defaults.js";
-import type { Decision, Row } from "../decision.js";
+import type { Decision, Row } from "../reconcile-decision.js";
 
 /** Rows that lead to a decision when a supervisor, while awake, has seen them for long enough. */
 const TRACKED_ROWS: readonly Row[] = ["elsewhere", "stalled"];

@@ -9,7 +9,7 @@ import type { CommandInput, SpawnOptions } from "../api.js";
 import { bindLink, reattach } from "../attach/attach.js";
 import { createLiveRun } from "../attach/create-live-run.js";
 import { finalizeSpawnFailure } from "../end/finalize.js";
-import { closeRun, requestStop } from "../run/lifecycle.js";
+import { closeRun, requestStop } from "../run/stop-and-detach.js";
 import { isInactive, type LiveRun, type RunFacts, type SupervisorContext } from "../run/live-run.js";
 import { gatedChange } from "../run/recorded-identity.js";
 import { planSpawn, type SpawnPlan } from "./plan.js";

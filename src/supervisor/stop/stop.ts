@@ -15,7 +15,7 @@ import {
 } from "../end/without-anchor.js";
 import { listMembers } from "../inspect/membership.js";
 import type { CancelOptions } from "../check-options.js";
-import { requestStop, toStopRequest } from "../run/lifecycle.js";
+import { requestStop, toStopRequest } from "../run/stop-and-detach.js";
 import type { LiveRun, SupervisorContext } from "../run/live-run.js";
 import { boundaryOf, cgroupOf, type RecordedIdentity, runAddressOf } from "../run/recorded-identity.js";
 import type { RunOutcome } from "../run/state.js";

@@ -13,7 +13,7 @@ import {
   toPermissionRule,
 } from "../../../src/acp/permissions/remembered-rules.js";
 import { defaults } from "../../../src/defaults.js";
-import type { PermissionOption } from "../../../src/model/acp/acp.js";
+import type { PermissionOption } from "../../../src/model/acp/session-and-turn.js";
 import type { PermissionRule, RememberedRule } from "../../../src/model/acp/permission-rule.js";
 import { scaled } from "../../support/scale.js";
 import { newRememberedRule } from "../../support/store/session-samples.js";

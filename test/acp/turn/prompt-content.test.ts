@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { attachmentOf, supportedContent } from "../../../src/acp/turn/prompt-content.js";
 import { defaults } from "../../../src/defaults.js";
-import type { PromptContent } from "../../../src/model/acp/acp.js";
+import type { PromptContent } from "../../../src/model/acp/session-and-turn.js";
 
 const agentWith = (promptCapabilities: object) => ({ agentCapabilities: { promptCapabilities } });
 const image: PromptContent = {

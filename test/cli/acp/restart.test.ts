@@ -2,7 +2,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { WatchedUpdate } from "../../../src/cli/acp/view/texts.js";
+import type { WatchedUpdate } from "../../../src/cli/acp/view/notice-texts.js";
 import { BackgroundGateway } from "../../support/cli/background-gateway.js";
 import { startGateway } from "../../../src/gateway/start.js";
 import { cliPath, waitForText } from "../../support/cli/cli-fixture.js";

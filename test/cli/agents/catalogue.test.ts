@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { agentRow } from "../../../src/cli/agents/agents.js";
+import { agentRow } from "../../../src/cli/agents/list-check-run.js";
 
 const form = { argv: ["mine"], executable: `/opt/${"deep/".repeat(20)}bin/mine` };
 const agent: Parameters<typeof agentRow>[0] = {

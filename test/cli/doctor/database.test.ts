@@ -6,7 +6,7 @@ import {
   checkReplication,
   checkServer,
 } from "../../../src/cli/doctor/database.js";
-import type { ServerInfo } from "../../../src/store/postgres/server-info.js";
+import type { ServerInfo } from "../../../src/store/postgres/server-check.js";
 import {
   startPostgresServer,
   whyNoPostgres,

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { WriteFailed } from "../../../src/cli/print/stdout.js";
+import { WriteFailed } from "../../../src/cli/print/write-output.js";
 import { type RunEndState, summarizeExit } from "../../../src/cli/run/exit-summary.js";
 import type { Residue } from "../../../src/model/process.js";
 import type { RunExit, RunRecord } from "../../../src/model/run.js";

@@ -7,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { RunInterrupts } from "../../../src/cli/run/interrupts.js";
 import type { ForegroundRun } from "../../../src/cli/run/stdio.js";
 import type { RunRecord } from "../../../src/model/run.js";
-import { openSqliteStoreForReading } from "../../../src/store/sqlite/reader.js";
+import { openSqliteStoreForReading } from "../../../src/store/sqlite/open-for-reading.js";
 import { cliPath, waitForText, CliFixture } from "../../support/cli/cli-fixture.js";
 import { fixtureFactory, SUPERVISION_MODES } from "../../support/cli/supervision-modes.js";
 import { ForegroundFixture, LONG_TIMEOUT } from "../../support/cli/foreground-fixture.js";

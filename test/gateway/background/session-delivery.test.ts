@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { defaults } from "../../../src/defaults.js";
 import { SessionDelivery } from "../../../src/gateway/background/session-delivery.js";
-import { acknowledgeReadMessages } from "../../../src/gateway/background/notifications.js";
-import type { AcpSession } from "../../../src/model/acp/acp.js";
+import { acknowledgeReadMessages } from "../../../src/gateway/background/read-receipts.js";
+import type { AcpSession } from "../../../src/model/acp/session-and-turn.js";
 import type { OutboxEntry, SessionTarget } from "../../../src/model/outbox.js";
 import { SessionHistory } from "../../../src/sessions/history.js";
 import { newSession } from "../../support/store/session-samples.js";

@@ -2,7 +2,7 @@ import { setMaxListeners } from "node:events";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import type { Channel } from "../../../src/channels/channel.js";
 import { TypingIndicator } from "../../../src/gateway/background/typing-indicator.js";
-import { DeliveryFailed } from "../../../src/tasks/delivery.js";
+import { DeliveryFailed } from "../../../src/tasks/delivery-attempt.js";
 import type { TaskInput } from "../../../src/tasks/tasks.js";
 import { CHAT, PARENT } from "../../support/store/task-samples.js";
 import { openTaskRegistry, SUCCEEDED_FINISH, type TaskRegistry } from "../../support/task-registry.js";

@@ -6,7 +6,7 @@ import { expect, onTestFinished, test } from "vitest";
 import { UpdateFollower } from "../../../src/acp/turn/update-follower.js";
 import type { HandlerDeps } from "../../../src/gateway/routes/deps.js";
 import { createStreamingRoutes } from "../../../src/gateway/server/streaming-routes.js";
-import type { AcpSession, AcpUpdate } from "../../../src/model/acp/acp.js";
+import type { AcpSession, AcpUpdate } from "../../../src/model/acp/session-and-turn.js";
 import type { AcpStore } from "../../../src/store/acp/contract.js";
 import { temporaryHome } from "../../support/supervisor/real-supervisor.js";
 

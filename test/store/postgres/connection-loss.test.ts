@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { defaults } from "../../../src/defaults.js";
 import { RunExists, StateUnusable } from "../../../src/errors.js";
-import { clientTimeout } from "../../../src/store/postgres/session.js";
+import { clientTimeout } from "../../../src/store/postgres/prepare-connection.js";
 import type { Store } from "../../../src/store/store.js";
 import { type CutPoint, type CuttableProxy, startCuttableProxy } from "../../support/store/postgres-proxy.js";
 import {

@@ -4,7 +4,7 @@ import { inspect } from "node:util";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { deferred } from "../../../src/async/deferred.js";
 import { BadInput } from "../../../src/errors.js";
-import { EventWatch } from "../../../src/store/postgres/events.js";
+import { EventWatch } from "../../../src/store/postgres/listen-notify.js";
 import {
   openPostgresStore,
   openPostgresStoreForReading,

@@ -1,9 +1,9 @@
 import { Client } from "pg";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { deferred } from "../../../src/async/deferred.js";
-import { EventWatch } from "../../../src/store/postgres/events.js";
+import { EventWatch } from "../../../src/store/postgres/listen-notify.js";
 import { openPostgresStore, openPostgresStoreForReading } from "../../../src/store/postgres/open.js";
-import { readServerInfo } from "../../../src/store/postgres/server-info.js";
+import { readServerInfo } from "../../../src/store/postgres/server-check.js";
 import { startPgBouncer, whyNoPooler } from "../../support/store/postgres-pooler.js";
 import {
   type PostgresDatabase,

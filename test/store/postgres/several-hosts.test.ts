@@ -6,9 +6,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { TLSSocket } from "node:tls";
 import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from "vitest";
-import { EventWatch } from "../../../src/store/postgres/events.js";
+import { EventWatch } from "../../../src/store/postgres/listen-notify.js";
 import { openPostgresStore, openPostgresStoreForReading } from "../../../src/store/postgres/open.js";
-import { readServerInfo } from "../../../src/store/postgres/server-info.js";
+import { readServerInfo } from "../../../src/store/postgres/server-check.js";
 import { scaled } from "../../support/scale.js";
 import { type ReplicatedServer, startReplicatedServer } from "../../support/store/postgres-replication.js";
 import {

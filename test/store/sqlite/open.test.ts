@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { DatabaseSync } from "@photostructure/sqlite";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { knownColumns, migrations, TABLES } from "../../../src/store/sql/migrations.js";
-import { openSqliteStoreForReading } from "../../../src/store/sqlite/reader.js";
+import { openSqliteStoreForReading } from "../../../src/store/sqlite/open-for-reading.js";
 import { openSqliteStore } from "../../../src/store/sqlite/open.js";
 import { mountSmallDisk, whyNoMounts } from "../../support/small-disk.js";
 import { storeUnusable } from "../../support/store/postgres-server.js";

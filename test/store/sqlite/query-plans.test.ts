@@ -1,6 +1,6 @@
 import { DatabaseSync } from "@photostructure/sqlite";
 import { expect, test, vi } from "vitest";
-import { SqliteConnection } from "../../../src/store/sqlite/connection.js";
+import { SqliteConnection } from "../../../src/store/sqlite/retrying-connection.js";
 import type { Store } from "../../../src/store/store.js";
 import { openTaskRegistry } from "../../support/task-registry.js";
 

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { defaults } from "../../../src/defaults.js";
-import type { Decision } from "../../../src/supervisor/decision.js";
+import type { Decision } from "../../../src/supervisor/reconcile-decision.js";
 import { UnreachableTracker } from "../../../src/supervisor/reconcile/unreachable.js";
 
 const decided = (row: Decision["row"]) => new Map([["run", { row, action: "leave", why: "" } as Decision]]);

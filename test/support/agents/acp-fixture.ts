@@ -8,7 +8,7 @@ import type { AcpLimits } from "../../../src/acp/limits.js";
 import { agentsById } from "../../../src/agents/catalogue.js";
 import type { AgentEntry } from "../../../src/config/agents.js";
 import type { ConfiguredPermissionRule } from "../../../src/config/permissions.js";
-import type { AcpPermissionRequest, AcpSession, AcpTurn } from "../../../src/model/acp/acp.js";
+import type { AcpPermissionRequest, AcpSession, AcpTurn } from "../../../src/model/acp/session-and-turn.js";
 import { Approvals } from "../../../src/sessions/approvals.js";
 import { SessionHistory } from "../../../src/sessions/history.js";
 import { Sessions } from "../../../src/sessions/sessions.js";

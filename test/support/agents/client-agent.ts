@@ -1,6 +1,6 @@
 import type { EnsureSessionRequest } from "../../../src/acp/ensure-session.js";
 import type { RequestedClientAccess } from "../../../src/config/agents.js";
-import type { AcpTurn } from "../../../src/model/acp/acp.js";
+import type { AcpTurn } from "../../../src/model/acp/session-and-turn.js";
 import { type AcpFixture, clientAgent } from "./acp-fixture.js";
 
 /** A request; `unawaited`: the next is sent at once. */

@@ -7,7 +7,7 @@ import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { DatabaseSync } from "@photostructure/sqlite";
 import type { GatewayEvent } from "../../../src/gateway/gateway.js";
-import { openSqliteStoreForReading } from "../../../src/store/sqlite/reader.js";
+import { openSqliteStoreForReading } from "../../../src/store/sqlite/open-for-reading.js";
 import type { RunEvent } from "../../../src/model/run-event.js";
 import type { RunRecord } from "../../../src/model/run.js";
 import type { SpawnOptions } from "../../../src/supervisor/api.js";

@@ -1,5 +1,9 @@
 import { randomBytes } from "node:crypto";
-import type { AcpPermissionRequest, AcpSession, NewAcpTurn } from "../../../src/model/acp/acp.js";
+import type {
+  AcpPermissionRequest,
+  AcpSession,
+  NewAcpTurn,
+} from "../../../src/model/acp/session-and-turn.js";
 import type { RememberedRule } from "../../../src/model/acp/permission-rule.js";
 import type { NewApproval } from "../../../src/model/approval.js";
 import type { NewMessage, NewSession } from "../../../src/model/session.js";

@@ -3,7 +3,7 @@ import { fileURLToPath } from "node:url";
 import type { RunRecord } from "../../../src/model/run.js";
 import type { CommandInput, ReconcileScope, SpawnOptions } from "../../../src/supervisor/api.js";
 import type { CancelOptions } from "../../../src/supervisor/check-options.js";
-import type { Decided } from "../../../src/supervisor/decision.js";
+import type { Decided } from "../../../src/supervisor/reconcile-decision.js";
 import { readProcess } from "../live-processes.js";
 import { waitFor } from "../wait-for.js";
 import { CommandedProcess, type SpawnPlace } from "./commanded-process.js";

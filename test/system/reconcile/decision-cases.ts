@@ -1,5 +1,5 @@
 import { expect } from "vitest";
-import type { Decision } from "../../../src/supervisor/decision.js";
+import type { Decision } from "../../../src/supervisor/reconcile-decision.js";
 import { type SandboxTier, tiers } from "../../support/sandbox.js";
 import {
   FIRST_INSTANCE,

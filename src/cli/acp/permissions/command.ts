@@ -1,6 +1,6 @@
 import { type Command, Option } from "commander";
 import { asOptionParser, collectNamedValues, lazyAction, type SetExitCode } from "../../options/parsers.js";
-import type { AnswerFlags } from "./permissions.js";
+import type { AnswerFlags } from "./list-and-answer.js";
 import { parseRulePattern, PATTERN_HELP } from "./rule-pattern.js";
 
 const permissionsHelp = `
@@ -36,7 +36,7 @@ function addRequestCommands(permissions: Command, setExitCode: SetExitCode): voi
     .option("--session <session>", "only requests of this session")
     .option("-a, --all", "also list answered requests")
     .option("--json", "print a JSON array")
-    .action(lazyAction(setExitCode, () => import("./permissions.js"), "printPermissions"));
+    .action(lazyAction(setExitCode, () => import("./list-and-answer.js"), "printPermissions"));
   permissions
     .command("show")
     .summary("show a whole request: command, directory, variables, input")
@@ -46,7 +46,7 @@ function addRequestCommands(permissions: Command, setExitCode: SetExitCode): voi
     .argument("<permission>", "its id")
     .option("--reveal", "do not mask secrets")
     .option("--json", "print JSON")
-    .action(lazyAction(setExitCode, () => import("./permissions.js"), "showPermission"));
+    .action(lazyAction(setExitCode, () => import("./list-and-answer.js"), "showPermission"));
   addVerdicts(permissions, setExitCode);
   permissions
     .command("cancel")
@@ -55,7 +55,7 @@ function addRequestCommands(permissions: Command, setExitCode: SetExitCode): voi
     .argument("<permission>", "its id")
     .option("--json", "print the request and its decision as JSON")
     .action(async (id: string, flags: AnswerFlags) => {
-      const { answerPermission } = await import("./permissions.js");
+      const { answerPermission } = await import("./list-and-answer.js");
       setExitCode(await answerPermission(id, "cancel", flags));
     });
 }
@@ -94,7 +94,7 @@ function addVerdicts(permissions: Command, setExitCode: SetExitCode): void {
       .option("--json", "print the request and its decision as JSON")
       .addHelpText("after", `\n${PATTERN_HELP}`)
       .action(async (id: string, flags: AnswerFlags) => {
-        const { answerPermission } = await import("./permissions.js");
+        const { answerPermission } = await import("./list-and-answer.js");
         setExitCode(await answerPermission(id, verdict, flags));
       });
     if (verdict === "allow")

@@ -1,7 +1,7 @@
 import { GatewayError } from "../../../api/error-response.js";
 import type { RequestOf, ResponseOf } from "../../../api/contract.js";
 import { askUntil, showPaged, verdictIn } from "../../print/terminal-prompt.js";
-import { toOneLine } from "../view/texts.js";
+import { toOneLine } from "../view/notice-texts.js";
 
 type Form = NonNullable<ResponseOf<"acpQuestion">["form"]>;
 type Field = Form["fields"][number];

@@ -4,7 +4,7 @@ import { deferred } from "../../../async/deferred.js";
 import { questionLines } from "../../../sessions/paginate-question.js";
 import { askUntil, showPaged, verdictIn } from "../../print/terminal-prompt.js";
 import { answerForm } from "./form-prompt.js";
-import { readPermissionQuestion, sessionName } from "./permissions.js";
+import { readPermissionQuestion, sessionName } from "./list-and-answer.js";
 import {
   type AcpView,
   expiryText,
@@ -14,7 +14,7 @@ import {
   toOneLine,
   type TurnChange,
   type WatchedUpdate,
-} from "../view/texts.js";
+} from "../view/notice-texts.js";
 
 /**
  * Asks on the terminal, after the whole request (`shown`) was displayed. Null: the request stays open, or `over` came

@@ -1,7 +1,7 @@
 import type { ResponseOf } from "../../../api/contract.js";
 import { BadInput } from "../../../errors.js";
 import type { PermissionRule } from "../../../model/acp/permission-rule.js";
-import { omitUndefined } from "../../../model/records.js";
+import { omitUndefined } from "../../../model/record-type.js";
 import { sanitizeLine } from "../../../text/sanitize.js";
 import { assertOperator, connectOrStart } from "../../client/connect.js";
 import { openReadClient } from "../../client/read-client.js";
@@ -9,8 +9,8 @@ import { resolveAcpSession } from "../../client/resolve-acp-session.js";
 import type { JsonFlag } from "../../options/parsers.js";
 import { formatElapsed } from "../../options/units.js";
 import { exitCodes } from "../../print/exit-code.js";
-import { notice } from "../../print/stderr.js";
-import { print, toJson } from "../../print/stdout.js";
+import { notice } from "../../print/errors-and-notices.js";
+import { print, toJson } from "../../print/write-output.js";
 import { printTable } from "../../print/table.js";
 import { parseRulePattern, ruleText } from "./rule-pattern.js";
 

@@ -2,8 +2,8 @@ import type { ResponseOf } from "../../../api/contract.js";
 import { sanitizeLine } from "../../../text/sanitize.js";
 import { formatElapsed } from "../../options/units.js";
 import { exitCodes } from "../../print/exit-code.js";
-import { notice } from "../../print/stderr.js";
-import { print } from "../../print/stdout.js";
+import { notice } from "../../print/errors-and-notices.js";
+import { print } from "../../print/write-output.js";
 
 type ClosedTree = Pick<ResponseOf<"closeSession">, "children" | "runs">;
 

@@ -1,6 +1,6 @@
 import { isatty } from "node:tty";
 import { sanitizeText } from "../../../text/sanitize.js";
-import { printOrThrow } from "../../print/stdout.js";
+import { printOrThrow } from "../../print/write-output.js";
 
 /** Writes to stdout and keeps track of the cursor. */
 export class StdoutWriter {

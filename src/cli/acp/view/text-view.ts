@@ -5,7 +5,7 @@ import { defaults } from "../../../defaults.js";
 import type { AgentState } from "../../../model/acp/agent-state.js";
 import { sanitizeText } from "../../../text/sanitize.js";
 import { truncateToWidth } from "../../../text/truncate.js";
-import { notice } from "../../print/stderr.js";
+import { notice } from "../../print/errors-and-notices.js";
 import { usageText } from "../set.js";
 import { isCapableTerminal, type Palette, paletteFor } from "../../print/terminal.js";
 import {
@@ -34,7 +34,7 @@ import {
   type TurnChange,
   turnEndNotice,
   type WatchedUpdate,
-} from "./texts.js";
+} from "./notice-texts.js";
 import { diffLines, noticeLine, planLine } from "./update-lines.js";
 
 type Kind = "text" | "thought" | "lines";

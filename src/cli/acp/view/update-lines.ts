@@ -2,7 +2,7 @@ import { parsePlan } from "../../../acp/turn/turn-summary.js";
 import { isObject } from "../../../acp/wire/message.js";
 import { truncateToWidth } from "../../../text/truncate.js";
 import type { Palette } from "../../print/terminal.js";
-import { toOneLine } from "./texts.js";
+import { toOneLine } from "./notice-texts.js";
 
 /** Lines shown of one changed file, and files of one tool call: enough to see what is changed. */
 const DIFF_LINES = 12;

@@ -1,6 +1,6 @@
 // Executes command lines like dist/cli/main.js, one after another, without starting Node for each.
 import { writeSync } from "node:fs";
-import { reportError } from "../../../../dist/cli/print/stderr.js";
+import { reportError } from "../../../../dist/cli/print/errors-and-notices.js";
 import { defaults } from "../../../../dist/defaults.js";
 
 Object.assign(defaults, JSON.parse(process.argv[2]));

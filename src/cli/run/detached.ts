@@ -11,8 +11,8 @@ import { sessionToken } from "../client/requester.js";
 import { formatDuration } from "../options/units.js";
 import { exitCodes, runExitCode, spawnErrorCode } from "../print/exit-code.js";
 import { runStatusText } from "../print/run-status.js";
-import { notice, writeStderr } from "../print/stderr.js";
-import { printRequired, toJson } from "../print/stdout.js";
+import { notice, writeStderr } from "../print/errors-and-notices.js";
+import { printRequired, toJson } from "../print/write-output.js";
 import { interruptExitCode, type InterruptSignal, onInterruptSignals } from "./interrupts.js";
 
 /** The request for a command with the environment, directory and umask of this process. */

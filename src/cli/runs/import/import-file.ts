@@ -19,7 +19,7 @@ import { commandHash, displayCommand } from "../../../text/redact.js";
 import { sanitizeLine } from "../../../text/sanitize.js";
 import { splitShellWords } from "../../../text/shell.js";
 import { assertOperator } from "../../client/connect.js";
-import { print, toJson } from "../../print/stdout.js";
+import { print, toJson } from "../../print/write-output.js";
 
 /** Fields in camel or snake case, as other tools write them; other fields are ignored. */
 const entrySchema = z

@@ -1,6 +1,6 @@
 import { DatabaseSync } from "@photostructure/sqlite";
 import { expect, test } from "vitest";
-import { acknowledgeReadMessages } from "../../../src/gateway/background/notifications.js";
+import { acknowledgeReadMessages } from "../../../src/gateway/background/read-receipts.js";
 import {
   findCurrentTask,
   type NotifyRequest,

@@ -5,7 +5,7 @@ import { DatabaseSync, type DatabaseSyncInstance } from "@photostructure/sqlite"
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { StateUnusable } from "../../../src/errors.js";
 import { migrations } from "../../../src/store/sql/migrations.js";
-import { openSqliteStoreForReading } from "../../../src/store/sqlite/reader.js";
+import { openSqliteStoreForReading } from "../../../src/store/sqlite/open-for-reading.js";
 import { openSqliteStore } from "../../../src/store/sqlite/open.js";
 import { startChild } from "../../support/store/child-process.js";
 import { mountSmallDisk, whyNoMounts } from "../../support/small-disk.js";

@@ -14,8 +14,8 @@ import { sanitizeLine } from "../../text/sanitize.js";
 import { assertOperator } from "../client/connect.js";
 import type { JsonFlag } from "../options/parsers.js";
 import { exitCodes } from "../print/exit-code.js";
-import { notice } from "../print/stderr.js";
-import { print, toJson } from "../print/stdout.js";
+import { notice } from "../print/errors-and-notices.js";
+import { print, toJson } from "../print/write-output.js";
 import { printTable } from "../print/table.js";
 import { isCapableTerminal, ProgressLine } from "../print/terminal.js";
 

@@ -14,7 +14,7 @@ import type { TaskFinish, TaskInputEvent } from "../../tasks/transition.js";
 import { withUnansweredResult } from "../../tasks/wake-limits.js";
 import type { TaskEventFollower } from "../monitoring/event-follower.js";
 import type { SessionDelivery } from "./session-delivery.js";
-import { acknowledgeReadMessages, type ReadReceiptStore } from "./notifications.js";
+import { acknowledgeReadMessages, type ReadReceiptStore } from "./read-receipts.js";
 import { ProgressReporter, type ProgressReporterDeps } from "./progress.js";
 import { TypingIndicator, type TypingIndicatorDeps } from "./typing-indicator.js";
 import { type WorkStatusDeps, workStatusOf } from "./task-work-status.js";

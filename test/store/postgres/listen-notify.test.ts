@@ -1,6 +1,6 @@
 import { Client } from "pg";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { EventWatch } from "../../../src/store/postgres/events.js";
+import { EventWatch } from "../../../src/store/postgres/listen-notify.js";
 import { checkPostgresStore } from "../../../src/store/postgres/open.js";
 import type { Store } from "../../../src/store/store.js";
 import { scaled } from "../../support/scale.js";

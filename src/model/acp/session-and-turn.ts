@@ -9,7 +9,7 @@ import {
   REAP_POLICIES,
 } from "../enums.js";
 import { permissionRuleSchema } from "./permission-rule.js";
-import type { RecordOf } from "../records.js";
+import type { RecordOf } from "../record-type.js";
 import { leftoverProcessSchema } from "../run-schema.js";
 
 /** An error as it is stored and returned to a caller. */

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { firstError } from "../../../src/cli/print/stderr.js";
+import { firstError } from "../../../src/cli/print/errors-and-notices.js";
 
 function failing(why: string): Disposable {
   return {

@@ -1,12 +1,12 @@
 import { supportedContent } from "../../acp/turn/prompt-content.js";
 import type { PromptRequest } from "../../acp/session/prompt-queue.js";
 import type { ParsedRequestOf, RequestContext, ResponseOf, RouteHandlers } from "../../api/contract.js";
-import { omitUndefined } from "../../model/records.js";
+import { omitUndefined } from "../../model/record-type.js";
 import { closeDescendants } from "./close-session.js";
 import { ensureSession } from "./acp-spawn.js";
 import type { HandlerDeps } from "./deps.js";
 import { BadInput, NotFound } from "../../errors.js";
-import type { AcpPermissionRequest, AcpSession, AcpTurn } from "../../model/acp/acp.js";
+import type { AcpPermissionRequest, AcpSession, AcpTurn } from "../../model/acp/session-and-turn.js";
 import { newTurnId } from "../../model/ids.js";
 import {
   acpElicitationResponse,

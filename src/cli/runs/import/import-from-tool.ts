@@ -10,8 +10,8 @@ import { isInitialPidNamespace } from "../../../home/machine-identity.js";
 import { displayCommand } from "../../../text/redact.js";
 import { sanitizeLine } from "../../../text/sanitize.js";
 import { assertOperator } from "../../client/connect.js";
-import { notice } from "../../print/stderr.js";
-import { print, toJson } from "../../print/stdout.js";
+import { notice } from "../../print/errors-and-notices.js";
+import { print, toJson } from "../../print/write-output.js";
 import {
   type ForeignRecord,
   type ForeignTool,
@@ -21,7 +21,7 @@ import {
   parseOpenclawLease,
   type Unreadable,
 } from "./foreign-records.js";
-import { recordEntries } from "./import.js";
+import { recordEntries } from "./import-file.js";
 import { type ForeignVerdict, verifyRecord } from "./verify-record.js";
 
 export interface ImportFromFlags {

@@ -1,6 +1,6 @@
 import { ReconnectingStream, type ReconnectingStreamOptions } from "../../client/reconnect.js";
-import { notice } from "../../print/stderr.js";
-import { printOrThrow, toJson } from "../../print/stdout.js";
+import { notice } from "../../print/errors-and-notices.js";
+import { printOrThrow, toJson } from "../../print/write-output.js";
 import { TextView, type TextViewOptions } from "./text-view.js";
 import {
   type AcpView,
@@ -11,7 +11,7 @@ import {
   type TurnChange,
   turnEndNotice,
   type WatchedUpdate,
-} from "./texts.js";
+} from "./notice-texts.js";
 
 export function createView(format: OutputFormat | "record", options: TextViewOptions): AcpView {
   switch (format) {

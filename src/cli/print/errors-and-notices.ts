@@ -3,7 +3,7 @@ import { HoldfastError, SpawnFailed } from "../../errors.js";
 import { errorMessage } from "../../home/errno.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { exitCodes, spawnErrorCode } from "./exit-code.js";
-import { consoleStream, WriteFailed } from "./stdout.js";
+import { consoleStream, WriteFailed } from "./write-output.js";
 import { paletteFor } from "./terminal.js";
 
 /** The first error. If disposing resources failed as well, JavaScript wraps both in a SuppressedError. */

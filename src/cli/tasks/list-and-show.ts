@@ -6,8 +6,8 @@ import type { ReadApi } from "../client/connect.js";
 import { openReadClient } from "../client/read-client.js";
 import type { JsonFlag } from "../options/parsers.js";
 import { formatDuration, formatElapsed } from "../options/units.js";
-import { notice } from "../print/stderr.js";
-import { print, toJson } from "../print/stdout.js";
+import { notice } from "../print/errors-and-notices.js";
+import { print, toJson } from "../print/write-output.js";
 import { printTable } from "../print/table.js";
 import { paletteFor } from "../print/terminal.js";
 import { inspectRun } from "../runs/processes.js";
@@ -19,7 +19,7 @@ import {
   taskParams,
   taskStatusColour,
   taskStatusText,
-} from "./status.js";
+} from "./task-texts.js";
 
 interface TaskListFlags extends JsonFlag {
   /** Statuses separated by commas. */

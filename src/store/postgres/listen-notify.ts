@@ -3,7 +3,7 @@ import { jitter } from "../../async/clock.js";
 import { SerialQueue } from "../../async/concurrency.js";
 import { parsePostgresUrl, type PostgresAddress, type PostgresHost } from "../../config/postgres-url.js";
 import { defaults } from "../../defaults.js";
-import { newClient, prepareSession, type SessionSettings } from "./session.js";
+import { newClient, prepareSession, type SessionSettings } from "./prepare-connection.js";
 
 function eventChannel(schema: string): string {
   return `${schema}_events`;

@@ -12,7 +12,7 @@ import { composeReadStore } from "../sql/compose.js";
 import type { Reader } from "../sql/engine.js";
 import { migrationStatus, type MigrationStatus } from "../sql/migrations.js";
 import type { ReadStore, StoreCheck } from "../store.js";
-import { retryWhileLocked, SqliteConnection } from "./connection.js";
+import { retryWhileLocked, SqliteConnection } from "./retrying-connection.js";
 import { createSqliteKysely, sqliteDialect } from "./engine.js";
 import { appliedSqliteMigrations, requireCurrentSchema, sqliteStoreLabel } from "./migrate.js";
 

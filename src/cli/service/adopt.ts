@@ -2,8 +2,8 @@ import { BadInput } from "../../errors.js";
 import { assertOperator, connectOrStart } from "../client/connect.js";
 import { resolveRunId } from "../client/resolve-run.js";
 import type { JsonFlag } from "../options/parsers.js";
-import { notice } from "../print/stderr.js";
-import { print, toJson } from "../print/stdout.js";
+import { notice } from "../print/errors-and-notices.js";
+import { print, toJson } from "../print/write-output.js";
 
 interface AdoptFlags extends JsonFlag {
   readonly keepTimeouts?: boolean;

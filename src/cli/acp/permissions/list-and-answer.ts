@@ -2,19 +2,19 @@ import { constants } from "node:os";
 import type { GatewayClient } from "../../../api/client.js";
 import { BadInput, GatewayUnreachable, NotFound } from "../../../errors.js";
 import type { PermissionRule } from "../../../model/acp/permission-rule.js";
-import { omitUndefined } from "../../../model/records.js";
+import { omitUndefined } from "../../../model/record-type.js";
 import { sanitizeLine } from "../../../text/sanitize.js";
 import { assertOperator, connectForReading } from "../../client/connect.js";
 import { openReadClient } from "../../client/read-client.js";
 import { resolveAcpSession } from "../../client/resolve-acp-session.js";
 import type { JsonFlag } from "../../options/parsers.js";
 import { exitCodes } from "../../print/exit-code.js";
-import { notice } from "../../print/stderr.js";
-import { print, toRecordJson } from "../../print/stdout.js";
+import { notice } from "../../print/errors-and-notices.js";
+import { print, toRecordJson } from "../../print/write-output.js";
 import { printTable } from "../../print/table.js";
 import { printPaged, readWholeQuestion, wholeQuestionLines } from "../../print/terminal-prompt.js";
 import { answerHint } from "./form-prompt.js";
-import { expiryText, type PermissionRequest, permissionSubject } from "../view/texts.js";
+import { expiryText, type PermissionRequest, permissionSubject } from "../view/notice-texts.js";
 
 export interface ListPermissionsFlags extends JsonFlag {
   readonly session?: string;

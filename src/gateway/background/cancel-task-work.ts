@@ -9,7 +9,7 @@ import type { Supervisor } from "../../supervisor/api.js";
 import type { TaskFinish } from "../../tasks/transition.js";
 import type { TaskEventFollower } from "../monitoring/event-follower.js";
 import type { RunStopper } from "../peers/remote-stops.js";
-import type { Background } from "./background.js";
+import type { Background } from "./background-work.js";
 
 const TASK_END_WAIT_MS = 5_000;
 /** How long to wait until the run of a task is recorded. */

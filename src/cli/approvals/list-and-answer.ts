@@ -10,8 +10,8 @@ import { assertOperator, connectForReading, type GatewayConnection } from "../cl
 import type { JsonFlag } from "../options/parsers.js";
 import { formatElapsed } from "../options/units.js";
 import { exitCodes } from "../print/exit-code.js";
-import { notice } from "../print/stderr.js";
-import { print, printOrThrow, toRecordJson } from "../print/stdout.js";
+import { notice } from "../print/errors-and-notices.js";
+import { print, printOrThrow, toRecordJson } from "../print/write-output.js";
 import { printTable } from "../print/table.js";
 import {
   ask,

@@ -6,7 +6,7 @@ import { readableSecrets } from "../../home/path-trust.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { openLocalState } from "../client/resolve-run.js";
 import type { JsonFlag } from "../options/parsers.js";
-import { print, toJson } from "../print/stdout.js";
+import { print, toJson } from "../print/write-output.js";
 import { paletteFor } from "../print/terminal.js";
 import { processesJson } from "../runs/processes.js";
 import { bad, type Check, ok, warn } from "./check.js";

@@ -2,7 +2,7 @@ import { z } from "zod";
 import { clientAccessSchema } from "../../config/agents.js";
 import { MAX_MCP_SERVERS } from "../../config/mcp.js";
 import { defaults } from "../../defaults.js";
-import { mcpServerSchema, promptContentSchema } from "../../model/acp/acp.js";
+import { mcpServerSchema, promptContentSchema } from "../../model/acp/session-and-turn.js";
 import {
   agentResumeSchema,
   agentSettingsSchema,

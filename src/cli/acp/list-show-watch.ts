@@ -8,8 +8,8 @@ import { retryUntilAnswered } from "../client/reconnect.js";
 import { type AcpSessionSummary, resolveAcpSession } from "../client/resolve-acp-session.js";
 import type { JsonFlag } from "../options/parsers.js";
 import { formatElapsed } from "../options/units.js";
-import { notice } from "../print/stderr.js";
-import { print, toJson } from "../print/stdout.js";
+import { notice } from "../print/errors-and-notices.js";
+import { print, toJson } from "../print/write-output.js";
 import { printTable, terminalWidth } from "../print/table.js";
 import { type Palette, paletteFor } from "../print/terminal.js";
 import { dieBySignal } from "../run/interrupts.js";
@@ -30,8 +30,8 @@ import {
   toOneLine,
   type TurnChange,
   type WatchedUpdate,
-} from "./view/texts.js";
-import { AcpUpdateStream, createView } from "./view/view.js";
+} from "./view/notice-texts.js";
+import { AcpUpdateStream, createView } from "./view/create-view.js";
 
 interface ListFlags extends JsonFlag {
   readonly all?: true;

@@ -1,5 +1,10 @@
 import { expect, test } from "vitest";
-import { auditNotice, type ShownTurn, toolLine, turnExitCode } from "../../../../src/cli/acp/view/texts.js";
+import {
+  auditNotice,
+  type ShownTurn,
+  toolLine,
+  turnExitCode,
+} from "../../../../src/cli/acp/view/notice-texts.js";
 import { paletteFor } from "../../../../src/cli/print/terminal.js";
 
 const turn = {

@@ -1,15 +1,15 @@
 import type { RequestOf, ResponseOf } from "../../api/contract.js";
 import { NotFound } from "../../errors.js";
-import type { MessageDelivery, SessionRow, Visibility } from "../../model/session.js";
+import type { SessionRow, Visibility } from "../../model/session.js";
 import { closedTreeExitCode, closeText, leaseText, printClosedTree } from "../acp/view/closed-tree.js";
-import { openPermissionText } from "../acp/view/texts.js";
+import { openPermissionText } from "../acp/view/notice-texts.js";
 import { assertOperator, connectOrStart } from "../client/connect.js";
 import { openReadClient } from "../client/read-client.js";
 import type { JsonFlag } from "../options/parsers.js";
 import { formatElapsed } from "../options/units.js";
 import { exitCodes } from "../print/exit-code.js";
-import { notice } from "../print/stderr.js";
-import { print, printRequired, toRecordJson } from "../print/stdout.js";
+import { notice } from "../print/errors-and-notices.js";
+import { print, printRequired, toRecordJson } from "../print/write-output.js";
 import { printTable } from "../print/table.js";
 import { type DisplayField, fieldLines } from "../runs/show.js";
 
@@ -133,10 +133,6 @@ export async function closeSessionCommand(
 
 type SessionStatusAnswer = ResponseOf<"sessionStatus">;
 
-export interface SendMessageFlags extends SessionFlags {
-  readonly deliver?: MessageDelivery;
-}
-
 export async function showSession(wanted: string, { json = false, ...query }: SessionFlags): Promise<number> {
   const params = sessionParams(wanted);
   await using reader = await openReadClient();
@@ -187,19 +183,6 @@ type StatusTurn = NonNullable<SessionStatusAnswer["acp"]>["queued"][number];
 
 function turnText({ turnId, askedBy, startedAt, createdAt }: StatusTurn): string {
   return `${turnId} of ${askedBy}, for ${formatElapsed(startedAt ?? createdAt)}`;
-}
-
-export async function sendSessionMessage(
-  wanted: string,
-  text: string,
-  { json = false, ...body }: SendMessageFlags,
-): Promise<number> {
-  const params = sessionParams(wanted);
-  const { client } = await connectOrStart();
-  const { message } = await client.sendMessage({ params, body: { text, ...body } });
-  if (json) print(toRecordJson(message));
-  else print(`${message.id} waits for ${message.sessionId}\n`);
-  return 0;
 }
 
 /** A text that cannot be a session's id or key is not found, without a gateway. */

@@ -1,7 +1,7 @@
 import type { ResponseOf } from "../../api/contract.js";
 import { BadInput } from "../../errors.js";
 import type { NotifyPolicy } from "../../model/task.js";
-import { processNames } from "../acp/view/texts.js";
+import { processNames } from "../acp/view/notice-texts.js";
 import { assertOperator, connectOrStart } from "../client/connect.js";
 import {
   channellessOption,
@@ -13,13 +13,13 @@ import {
 import { openReadClient } from "../client/read-client.js";
 import type { JsonFlag } from "../options/parsers.js";
 import { exitCodes } from "../print/exit-code.js";
-import { notice } from "../print/stderr.js";
-import { print, toJson } from "../print/stdout.js";
+import { notice } from "../print/errors-and-notices.js";
+import { print, toJson } from "../print/write-output.js";
 import { printTable } from "../print/table.js";
 import { printRemark, StopCoordinator, type StopResult, survivorsOf } from "../stop/stop-coordinator.js";
 import { printStopOutcome, stopExitCode } from "../stop/stop-run.js";
 import { findTaskRuns } from "../stop/targets.js";
-import { type ShownTask, taskParams, taskStatusText } from "./status.js";
+import { type ShownTask, taskParams, taskStatusText } from "./task-texts.js";
 
 type CancelAnswer = ResponseOf<"cancelTask">;
 

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { deferred } from "../../../src/async/deferred.js";
 import { BadInput, StoreAway, SupervisorClosed } from "../../../src/errors.js";
-import { Background, type BackgroundDeps } from "../../../src/gateway/background/background.js";
+import { Background, type BackgroundDeps } from "../../../src/gateway/background/background-work.js";
 import { TaskEventFollower } from "../../../src/gateway/monitoring/event-follower.js";
 import { isTaskEnded } from "../../../src/model/task.js";
 import type { Problem } from "../../../src/supervisor/api.js";
