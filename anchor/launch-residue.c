@@ -99,6 +99,20 @@ static void kill_boundaries(const struct launcher *launcher, struct anchor *anch
   }
 }
 
+/* On a system without a subreaper the processes of a dead anchor are not our children. */
+static long count_in_boundaries(const struct launcher *launcher, const struct anchor *anchor) {
+  struct boundary boundary;
+  long total = 0;
+  for (int at = -1; at < RUNS_MAX; at++) {
+    if (!find_boundary(launcher, anchor, at, &boundary)) continue;
+    long count = os_boundary_members(&boundary, members, tree_max());
+    for (long i = 0; i < count; i++) total += !tree_dead(&members[i]);
+    if (count > 0) tree_release(count);
+    os_boundary_close(&boundary);
+  }
+  return total;
+}
+
 static bool boundaries_empty(const struct launcher *launcher, const struct anchor *anchor) {
   struct boundary boundary;
   bool empty = true;
@@ -136,8 +150,13 @@ static bool any_lost(const struct launcher *launcher) {
 static void kill_residue(struct launcher *launcher, uint64_t now) {
   long left = collect_residue(launcher, 0); /* counted before they are killed, for swept.json */
   tree_release(left);
-  for (size_t i = 0; i < launcher->anchor_count; i++)
-    if (anchor_is_lost(&launcher->anchors[i])) kill_boundaries(launcher, &launcher->anchors[i]);
+  for (size_t i = 0; i < launcher->anchor_count; i++) {
+    struct anchor *anchor = &launcher->anchors[i];
+    if (!anchor_is_lost(anchor)) continue;
+    long inside = count_in_boundaries(launcher, anchor);
+    if (inside > anchor->killed) anchor->killed = inside;
+    kill_boundaries(launcher, anchor);
+  }
   long killed = tree_kill(collect_residue, launcher);
   add_stuck(launcher, killed, now); /* before the next reaping, which removes those that died */
   tree_release(killed);

@@ -1,6 +1,6 @@
 /* The interface to the operating system, and the only one: the files without a prefix include no system header, and
- * know no system but through it. posix-*.c implement what Linux, macOS and other POSIX systems share, linux-*.c the rest
- * on Linux. Every function that can fail sets errno to a standard value. */
+ * know no system but through it. posix-*.c implement what Linux and macOS share, linux-*.c and darwin-*.c the rest
+ * there. Every function that can fail sets errno to a standard value. */
 #ifndef OS_H
 #define OS_H
 
@@ -305,7 +305,7 @@ bool os_cgroup_prepare(const char *place, char *runs, size_t size, char *note, s
 void os_cgroup_leave(const char *runs);
 /* True if a recorded path can be one of this system. */
 bool os_is_boundary_path(const char *path);
-/* Its word in records: "cgroup" or "job"; "subreaper" if there is none. */
+/* Its word in records: "cgroup", "job" or "lineage"; "subreaper" if there is none. */
 const char *os_boundary_kind(const struct boundary *boundary);
 void os_boundary_open(struct boundary *boundary, const char *runs, const char *run_id, const char *note);
 /* Opens an existing boundary; false if there is none. */
@@ -320,9 +320,10 @@ void os_cgroup_recorded(const char *path, char *out, size_t size);
 /* Visits every cgroup of a run that this user created, of any instance; `place` is that instance with the device and
  * inode of its directory. */
 void os_each_boundary(void (*visit)(const struct boundary *boundary, const char *place, const char *run_id));
-/* Refused, like any signal, if it would hit this process or an ancestor. */
+/* True if its processes were killed as a whole. Refused, like any signal, if it would hit this process or an ancestor. On a
+ * system that cannot, they are killed one by one, and the answer is false. */
 bool os_boundary_kill(const struct boundary *boundary);
-/* Also true without a cgroup: then only ancestry identifies members. */
+/* Also true without a cgroup on a system with subreapers: then only ancestry identifies members. */
 bool os_boundary_empty(const struct boundary *boundary);
 bool os_boundary_holds(const struct boundary *boundary, os_pid pid);
 /* Freezes all its processes until they are thawed; only KILL ends them meanwhile. False: not done within the time. */

@@ -1,4 +1,4 @@
-/* Internal to the posix-*.c files, and what they need of the files of one system (linux-*.c). */
+/* Internal to the posix-*.c files, and what they need of the files of one system (linux-*.c, darwin-*.c). */
 #ifndef POSIX_H
 #define POSIX_H
 
@@ -17,7 +17,7 @@ bool posix_nonblocking(int fd);
 void posix_keep_limits(void);
 void posix_restore_limits(void);
 
-/* ---- implemented by linux-*.c ---- */
+/* ---- implemented by linux-*.c and darwin-*.c ---- */
 
 /* The state of signals that a command starts with: default dispositions, then nothing blocked. */
 void posix_default_signals(void);

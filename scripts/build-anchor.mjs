@@ -28,6 +28,20 @@ const TARGETS = {
     libraries: [],
     suffix: "",
   },
+  "darwin-x64": {
+    zig: "x86_64-macos.11.0",
+    gcc: null,
+    flags: ["-Wl,-dead_strip"],
+    libraries: [],
+    suffix: "",
+  },
+  "darwin-arm64": {
+    zig: "aarch64-macos.11.0",
+    gcc: null,
+    flags: ["-Wl,-dead_strip"],
+    libraries: [],
+    suffix: "",
+  },
   "win32-x64": { zig: "x86_64-windows-gnu", gcc: null, flags: ["-s"], libraries: LIBRARIES, suffix: ".exe" },
   "win32-arm64": {
     zig: "aarch64-windows-gnu",
@@ -38,7 +52,11 @@ const TARGETS = {
   },
 };
 /** Files of other systems; those without a prefix are for every system. */
-const OTHER_SYSTEMS = { linux: /^(darwin|other|windows)-/, win32: /^(darwin|linux|other|posix)-/ };
+const OTHER_SYSTEMS = {
+  linux: /^(darwin|other|windows)-/,
+  darwin: /^(linux|other|windows)-/,
+  win32: /^(darwin|linux|other|posix)-/,
+};
 const FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror"];
 const ASAN_FLAGS = ["-O1", "-g", "-fno-omit-frame-pointer", "-fsanitize=address,undefined"];
 

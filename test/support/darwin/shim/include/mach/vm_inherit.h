@@ -1,0 +1,1 @@
+#define VM_INHERIT_NONE 2
