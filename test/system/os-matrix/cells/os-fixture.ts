@@ -79,6 +79,10 @@ export class OsFixture implements AsyncDisposable {
     return join(this.home, "pids");
   }
 
+  get bystanderPids(): readonly number[] {
+    return this.#bystanderPids;
+  }
+
   async #pids(): Promise<readonly number[]> {
     return (await readdir(this.#pidDirectory)).map(Number);
   }
@@ -145,7 +149,7 @@ export class OsFixture implements AsyncDisposable {
     for (const pid of this.#bystanderPids.filter(isPidAlive)) process.kill(pid, "SIGKILL");
     await exited;
     await waitForPidsGone(this.#bystanderPids);
-    await removeStateDirectory(this.home);
+    await removeStateDirectory(this.home, 20);
     assert.deepEqual(survived, [true, true], "a bystander did not survive");
   }
 }

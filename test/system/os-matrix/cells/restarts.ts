@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
-import { DatabaseSync } from "@photostructure/sqlite";
+import { DatabaseSync, type DatabaseSyncInstance } from "@photostructure/sqlite";
 import { hostMonotonicMs } from "../../../../src/async/clock.js";
+import { canCreatePidNamespace, PidNamespaces } from "../../identity/pid-namespaces.js";
 import type { Cell } from "./cell.js";
 import { assertFields, nodeCommand, type OsFixture, waitForPidsGone } from "./os-fixture.js";
 
@@ -40,10 +41,13 @@ const endsAlone: Cell = {
   },
 };
 
-function editRuns(fixture: OsFixture, change: string, ...values: readonly number[]): void {
+function withStore<T>(fixture: OsFixture, use: (db: DatabaseSyncInstance) => T): T {
   const db = new DatabaseSync(join(fixture.home, "store.sqlite"), { timeout: 5_000 });
-  db.prepare(`update runs set ${change}`).run(...values);
-  db.close();
+  try {
+    return use(db);
+  } finally {
+    db.close();
+  }
 }
 
 const CONTENDERS = 4;
@@ -57,7 +61,7 @@ const contention: Cell = {
     // No supervisor acquires the lease of a live owner.
     for (const each of contenders) assert.deepEqual(await each.reconcile(), { decisions: [], runs: [] });
     await victim.kill();
-    editRuns(fixture, "lease_expires_at = ?", hostMonotonicMs() - 1);
+    withStore(fixture, (db) => db.prepare("update runs set lease_expires_at = ?").run(hostMonotonicMs() - 1));
     const found = await Promise.all(contenders.map((each) => each.reconcile()));
     const owners = contenders.filter((_, at) => (found[at]?.runs.length ?? 0) > 0);
     assert.equal(owners.length, 1);
@@ -79,4 +83,53 @@ const contention: Cell = {
   },
 };
 
-export const restartCells: readonly Cell[] = [continues, endsAlone, contention];
+const reusedNumbers: Cell = {
+  name: "pid reuse: the recorded pids belong to other processes",
+  async run(fixture) {
+    const victim = await fixture.victim("in_stable", fixture.tree(1));
+    const pids = await fixture.treePids(2);
+    await victim.kill();
+    const anchor = withStore(fixture, (db) => db.prepare("select anchor_pid as pid from runs").get()) as {
+      readonly pid: number;
+    };
+    process.kill(anchor.pid, "SIGKILL");
+    // The launcher, or the end of the job.
+    await waitForPidsGone([anchor.pid, ...pids]);
+    withStore(fixture, (db) =>
+      db.prepare("update runs set anchor_pid = ?, root_pid = ?").run(...fixture.bystanderPids),
+    );
+    const supervisor = await fixture.supervisor("in_stable");
+    assert.deepEqual((await supervisor.reconcile()).runs, []);
+    const record = await supervisor.getRun(victim.runId);
+    assert.ok(record !== null, "its record is gone");
+    await fixture.checkEnd(supervisor, record, { reason: "lost" }, pids);
+  },
+};
+
+const forcedReuse: Cell = {
+  name: "pid reuse: in the same clock tick",
+  whyNot({ name }, io) {
+    if (name !== "Linux") return "a pid can be chosen only on Linux";
+    if (io === "pty") return "the driver of `test/system/identity` has no terminal";
+    return canCreatePidNamespace() ? null : "no PID namespace can be created here";
+  },
+  async run() {
+    const rounds = 1;
+    const namespaces = await PidNamespaces.open();
+    try {
+      const outcome = (await namespaces.runDriver("pid-reuse", [String(rounds)])) as {
+        readonly reaped: readonly { readonly alive: boolean; readonly fate: object }[];
+        readonly recovered: { readonly ends: readonly { readonly reason: string; readonly fate: object }[] };
+      };
+      const untouched = { alive: true, stopped: false, signals: [] };
+      assert.ok(outcome.reaped.length > 0 && outcome.recovered.ends.length > 0);
+      for (const { fate } of outcome.reaped) assertFields(fate, untouched);
+      for (const { reason, fate } of outcome.recovered.ends)
+        assert.deepEqual({ reason, fate }, { reason: "lost", fate: untouched });
+    } finally {
+      await namespaces[Symbol.asyncDispose]();
+    }
+  },
+};
+
+export const restartCells: readonly Cell[] = [continues, endsAlone, contention, reusedNumbers, forcedReuse];

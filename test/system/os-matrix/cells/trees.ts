@@ -65,7 +65,7 @@ const shellTree: Cell = {
 };
 
 /** PowerShell 7. */
-const hasPwsh = (process.env["PATH"] ?? "")
+export const hasPwsh = (process.env["PATH"] ?? "")
   .split(delimiter)
   .some((directory) => ["pwsh", "pwsh.exe"].some((name) => existsSync(join(directory, name))));
 

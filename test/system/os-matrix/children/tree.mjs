@@ -6,6 +6,10 @@ import { join } from "node:path";
 
 const [, script, directory, below = "0"] = process.argv;
 if (Number(below) > 0)
-  spawn(process.execPath, [script, directory, String(Number(below) - 1)], { stdio: "ignore" });
+  spawn(process.execPath, [script, directory, String(Number(below) - 1)], {
+    stdio: "ignore",
+    // Otherwise Node ends it with this process, on Windows.
+    detached: process.platform === "win32",
+  });
 writeFileSync(join(directory, String(process.pid)), "");
 setInterval(() => {}, 1_000_000);

@@ -1,8 +1,8 @@
 import { mkdir, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { rolldown } from "rolldown";
-import { WindowsFixture, windowsPath } from "../../../support/windows/windows-fixture.js";
-import type { CellResult } from "./cell.js";
+import { WindowsFixture, windowsPath } from "../../support/windows/windows-fixture.js";
+import type { CellResult } from "./cells/cell.js";
 
 /** Below the checkout, so that packages with native code are found. */
 const directory = resolve("build/os-matrix");
@@ -11,8 +11,10 @@ async function bundle(): Promise<string> {
   const build = await rolldown({
     input: resolve("test/system/os-matrix/cells/main.ts"),
     platform: "node",
+    // Node 22 has no `await using`.
+    transform: { target: "es2023" },
     resolve: { extensionAlias: { ".js": [".ts", ".js"] } },
-    external: (id) => !id.startsWith(".") && !/^(?:\/|[A-Z]:)/.test(id),
+    external: ["@photostructure/sqlite", /^node:/],
   });
   try {
     const { output } = await build.generate({ format: "esm" });
