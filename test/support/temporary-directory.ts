@@ -13,9 +13,9 @@ export async function temporaryDirectory(): Promise<TemporaryDirectory> {
 }
 
 /** Removes a state directory and the cgroups of its killed launchers, which the next supervisor would have removed. */
-export async function removeStateDirectory(home: string, maxRetries = 5): Promise<void> {
+export async function removeStateDirectory(home: string): Promise<void> {
   const instances = join(home, "instances");
   for (const instanceId of await readdir(instances).catch(() => []))
     await removeRunCgroups(join(instances, instanceId), instanceId);
-  await rm(home, { recursive: true, force: true, maxRetries });
+  await rm(home, { recursive: true, force: true, maxRetries: 5 });
 }

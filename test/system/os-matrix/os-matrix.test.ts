@@ -27,7 +27,10 @@ const results = {
 };
 
 /** One test for each cell. */
-function testCells(into: CellResult[], observe: (cell: (typeof matrix)[number]) => Promise<CellResult>): void {
+function testCells(
+  into: CellResult[],
+  observe: (cell: (typeof matrix)[number]) => Promise<CellResult>,
+): void {
   test.concurrent.for(matrix.map((each) => [each.cell.name, each.io, each] as const))(
     "%s, %s",
     async ([, , each], { skip }) => {

@@ -19,7 +19,10 @@ export function readTable(): string {
 
 export function writeTable(table: string): void {
   const text = readFileSync(page, "utf8");
-  writeFileSync(page, text.replace(generated, (_, begin: string, _old, end: string) => begin + table + end));
+  writeFileSync(
+    page,
+    text.replace(generated, (_, begin: string, _old, end: string) => begin + table + end),
+  );
 }
 
 /** A column for each platform and kind of standard handles, the reasons of what was skipped, and counts. */

@@ -17,7 +17,11 @@ export async function runCell(cell: Cell, io: Io, platform: Platform): Promise<C
     await using fixture = await OsFixture.open(platform, io);
     await cell.run(fixture);
   } catch (error) {
-    return { ...result, outcome: "failed", message: error instanceof Error ? (error.stack ?? "") : String(error) };
+    return {
+      ...result,
+      outcome: "failed",
+      message: error instanceof Error ? (error.stack ?? "") : String(error),
+    };
   }
   return { ...result, outcome: "passed", message: "" };
 }

@@ -56,8 +56,7 @@ const shellTree: Cell = {
       .tree(2)
       .map((word) => `"${word}"`)
       .join(" ");
-    if (process.platform !== "win32")
-      return cancelUnderShell(fixture, ["/bin/sh", "-c", `${line}; exit $?`]);
+    if (process.platform !== "win32") return cancelUnderShell(fixture, ["/bin/sh", "-c", `${line}; exit $?`]);
     const script = join(fixture.home, "tree.cmd");
     await writeFile(script, `@${line}\r\n@exit /b %ERRORLEVEL%\r\n`);
     return cancelUnderShell(fixture, [script]);
