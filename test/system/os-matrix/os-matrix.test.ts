@@ -42,7 +42,9 @@ function testCells(
   );
 }
 
-describe("Linux", () => testCells(results.linux, ({ cell, io }) => runCell(cell, io, linux)));
+describe("Linux", () => {
+  testCells(results.linux, ({ cell, io }) => runCell(cell, io, linux));
+});
 
 describe.skipIf(whyNoDarwinShim !== null)("macOS, over shims on Linux", () => {
   useDarwinAnchor();

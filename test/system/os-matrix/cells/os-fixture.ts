@@ -138,7 +138,7 @@ export class OsFixture implements AsyncDisposable {
     assert.deepEqual(await supervisor.getRun(record.runId), record);
     const ends = (await supervisor.listEvents({ runId: record.runId })).filter(({ type }) => type === "exit");
     assert.equal(ends.length, 1);
-    assertFields(ends[0]?.data as object, { reason: record.exit?.reason, emptiness: "proven" });
+    assertFields(ends[0]?.data, { reason: record.exit?.reason, emptiness: "proven" });
     assert.deepEqual(this.problems, []);
   }
 

@@ -89,9 +89,9 @@ const reusedNumbers: Cell = {
     const victim = await fixture.victim("in_stable", fixture.tree(1));
     const pids = await fixture.treePids(2);
     await victim.kill();
-    const anchor = withStore(fixture, (db) => db.prepare("select anchor_pid as pid from runs").get()) as {
-      readonly pid: number;
-    };
+    const anchor = withStore(fixture, (db): unknown =>
+      db.prepare("select anchor_pid as pid from runs").get(),
+    ) as { readonly pid: number };
     process.kill(anchor.pid, "SIGKILL");
     // The launcher, or the end of the job.
     await waitForPidsGone([anchor.pid, ...pids]);
