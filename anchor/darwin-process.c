@@ -44,6 +44,8 @@ uint64_t mach_ms(uint64_t ticks) {
 
 const char *os_strength(void) { return "unique"; }
 
+const char *const os_init_problem = "this process cannot read its own unique id; a sandbox may forbid it. Start it outside the sandbox";
+
 bool os_init(void) {
   struct unique_info info;
   self = getpid();

@@ -99,7 +99,7 @@ static void kill_boundaries(const struct launcher *launcher, struct anchor *anch
   }
 }
 
-/* On a system without a subreaper the processes of a dead anchor are not our children. */
+/* For systems without a subreaper, where the processes of a dead anchor are not our children. */
 static long count_in_boundaries(const struct launcher *launcher, const struct anchor *anchor) {
   struct boundary boundary;
   long total = 0;
@@ -153,7 +153,7 @@ static void kill_residue(struct launcher *launcher, uint64_t now) {
   for (size_t i = 0; i < launcher->anchor_count; i++) {
     struct anchor *anchor = &launcher->anchors[i];
     if (!anchor_is_lost(anchor)) continue;
-    long inside = count_in_boundaries(launcher, anchor);
+    long inside = left == 0 ? count_in_boundaries(launcher, anchor) : 0;
     if (inside > anchor->killed) anchor->killed = inside;
     kill_boundaries(launcher, anchor);
   }

@@ -80,6 +80,9 @@ const char *os_strength(void) {
   return strength;
 }
 
+const char *const os_init_problem =
+    "/proc belongs to another pid namespace, where pids mean other processes. Mount /proc for this namespace";
+
 bool os_init(void) {
   const char *less = getenv("HOLDFAST_ANCHOR_WEAKEN");
   if (less != NULL) {

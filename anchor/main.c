@@ -49,9 +49,8 @@ int main(int argc, char **argv) {
   int rest = argc - 2;
   char **words = argv + 2;
   if (!os_init()) {
-    const char *why = "/proc belongs to another pid namespace, where pids mean other processes. Mount /proc for this namespace";
-    if (strcmp(mode, "launch") == 0) printf("{\"ready\":false,\"message\":\"%s\"}\n", why);
-    fprintf(stderr, "anchor: %s\n", why);
+    if (strcmp(mode, "launch") == 0) printf("{\"ready\":false,\"message\":\"%s\"}\n", os_init_problem);
+    fprintf(stderr, "anchor: %s\n", os_init_problem);
     return 3;
   }
   bool brief = flag(rest, words, "--brief"), ports = flag(rest, words, "--ports");

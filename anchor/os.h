@@ -131,6 +131,8 @@ uint64_t os_wall_ms(void);
 /* Reads the test-only variable HOLDFAST_ANCHOR_WEAKEN and drops cached facts of the parent process. Call first, and
  * after a fork. False if this process cannot see itself, and pids therefore mean other processes. */
 bool os_init(void);
+/* Why os_init failed, and what the user can do if anything. */
+extern const char *const os_init_problem;
 /* The words of our command line as UTF-8. */
 char **os_arguments(int *argc, char **argv);
 os_pid os_own_pid(void);
@@ -235,7 +237,8 @@ bool os_untouchable(os_pid pid);
 int os_signal(const struct member *member, int signal);
 /* OS_KILL, OS_TERM, OS_CONT or OS_STOP for a signal number of this system, as frames have it; 0 for others. */
 int os_signal_of(uint64_t number);
-/* Asks all live processes of the list to end, also stopped ones. Returns how many could be asked. */
+/* Asks all live processes of the list to end, also stopped ones. Returns how many could be asked; 0 on Windows, except
+ * in the anchor of the run. */
 long os_request_end(const struct member *list, long count);
 /* True if it belongs to another user, and we are not root. */
 bool os_is_foreign(const struct member *member);

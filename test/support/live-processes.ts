@@ -14,9 +14,14 @@ export interface LiveProcess {
   readonly argv: readonly string[];
 }
 
+/** Only Linux has /proc: elsewhere these functions find nothing. */
+function listProc(): readonly string[] {
+  return process.platform === "linux" ? readdirSync("/proc") : [];
+}
+
 /** Processes whose command line contains this text. */
 export function findByCommandLine(text: string): LiveProcess[] {
-  return readdirSync("/proc").flatMap((name) => {
+  return listProc().flatMap((name) => {
     if (!/^\d+$/.test(name) || Number(name) === process.pid) return [];
     const command = readProcFile(name, "cmdline");
     if (command === null || !command.includes(text)) return [];
@@ -27,7 +32,7 @@ export function findByCommandLine(text: string): LiveProcess[] {
 
 /** Processes that name this directory, or a file in it, in their command line or their environment. */
 export function findByPath(directory: string): LiveProcess[] {
-  return readdirSync("/proc").flatMap((name) => {
+  return listProc().flatMap((name) => {
     if (!/^\d+$/.test(name) || Number(name) === process.pid) return [];
     const text = `${readProcFile(name, "cmdline")}\0${readProcFile(name, "environ")}\0`;
     if (!text.includes(`${directory}/`) && !text.includes(`${directory}\0`)) return [];
@@ -38,7 +43,7 @@ export function findByPath(directory: string): LiveProcess[] {
 
 /** Processes with the marker of this run in their environment, as far as it can be read. */
 export function findByRunMarker(runId: string): LiveProcess[] {
-  return readdirSync("/proc").flatMap((name) => {
+  return listProc().flatMap((name) => {
     if (!/^\d+$/.test(name)) return [];
     if (readProcFile(name, "environ")?.split("\0").includes(`HOLDFAST_RUN_ID=${runId}`) !== true) return [];
     const one = readProcess(Number(name));
@@ -48,7 +53,7 @@ export function findByRunMarker(runId: string): LiveProcess[] {
 
 /** All descendants of this process. */
 export function descendantsOf(pid: number): LiveProcess[] {
-  const all = readdirSync("/proc").flatMap((name) => {
+  const all = listProc().flatMap((name) => {
     const one = /^\d+$/.test(name) ? readProcess(Number(name)) : null;
     return one === null ? [] : [one];
   });

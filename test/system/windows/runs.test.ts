@@ -1,12 +1,7 @@
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import {
-  type WindowsResult,
-  whyNoAnchor,
-  whyNoWindows,
-  WindowsFixture,
-} from "../../support/windows/windows-fixture.js";
+import { type WindowsResult, whyNoWindows, WindowsFixture } from "../../support/windows/windows-fixture.js";
 
 /** Writes the pids of a tree to a file: a detached process, one that ignores Ctrl-Break, and one behind `start /b`. */
 const tree = `
@@ -45,14 +40,14 @@ interface TreeProcess {
   readonly identity: { readonly pid: number };
 }
 
-describe.skipIf(whyNoWindows !== null || whyNoAnchor !== null)("a run on Windows", () => {
+describe.skipIf(whyNoWindows !== null)("a run on Windows", () => {
   let windows: WindowsFixture;
   beforeAll(() => {
     windows = new WindowsFixture({ withAnchor: true });
     const bin = join(windows.driveC, "bin");
     mkdirSync(bin);
     writeFileSync(join(bin, "tool.cmd"), "@echo got %*\r\n@exit /b 5\r\n");
-  });
+  }, 600_000);
   afterAll(async () => {
     await windows.holdfast(["gateway", "stop", "--runs", "terminate"]);
     await windows[Symbol.asyncDispose]();
