@@ -1,0 +1,80 @@
+import { beforeAll, describe, expect, test } from "vitest";
+import { openSupervisor } from "../../../src/supervisor/open.js";
+import { useDarwinAnchor, whyNoDarwinShim } from "../../support/darwin/darwin-anchor.js";
+import { whyNoAnchor, whyNoWindows } from "../../support/windows/windows-fixture.js";
+import type { CellResult, Platform } from "./cells/cell.js";
+import { cells, matrix, runCell } from "./cells/run-cells.js";
+import { hasPwsh } from "./cells/trees.js";
+import { formatTable, readTable, writeTable } from "./table.js";
+import { runWindowsCells } from "./windows-cells.js";
+
+/** Set to 1 to rewrite the table of docs/reference/platforms.md with the results of this run. */
+const rewriting = process.env["HOLDFAST_WRITE_TRANSCRIPTS"] === "1";
+
+const linux: Platform = {
+  name: "Linux",
+  tier: /^(?:cgroup|subreaper)\b/,
+  openSupervisor,
+  deadlineMs: 1_500,
+};
+const macOs: Platform = { ...linux, name: "macOS (shims)", tier: /^lineage\b/ };
+
+/** In the order of the table. */
+const results = {
+  linux: [] as CellResult[],
+  windows: [] as CellResult[],
+  macOs: [] as CellResult[],
+};
+
+/** One test for each cell. */
+function testCells(
+  into: CellResult[],
+  observe: (cell: (typeof matrix)[number]) => Promise<CellResult>,
+): void {
+  test.concurrent.for(matrix.map((each) => [each.cell.name, each.io, each] as const))(
+    "%s, %s",
+    async ([, , each], { skip }) => {
+      const result = await observe(each);
+      into.push(result);
+      if (result.outcome === "skipped") skip(result.message);
+      if (result.outcome === "failed") throw new Error(result.message);
+    },
+  );
+}
+
+describe("Linux", () => {
+  testCells(results.linux, ({ cell, io }) => runCell(cell, io, linux));
+});
+
+describe.skipIf(whyNoDarwinShim !== null)("macOS, over shims on Linux", () => {
+  useDarwinAnchor();
+  testCells(results.macOs, ({ cell, io }) => runCell(cell, io, macOs));
+});
+
+const whyNoWine = whyNoWindows ?? whyNoAnchor;
+
+describe.skipIf(whyNoWine !== null)("Windows, under Wine", () => {
+  let seen: readonly CellResult[] = [];
+  beforeAll(async () => {
+    seen = await runWindowsCells();
+  }, 600_000);
+  testCells(results.windows, ({ cell, io }) => {
+    const result = seen.find((each) => each.cell === cell.name && each.io === io);
+    return result === undefined ? Promise.reject(new Error("the cell did not run")) : Promise.resolve(result);
+  });
+});
+
+test("the table of the docs shows the results of this run", ({ skip }) => {
+  const whyNot = whyNoDarwinShim ?? whyNoWine ?? (hasPwsh ? "the table is of a machine without pwsh" : null);
+  if (whyNot !== null) skip(whyNot);
+  const table = formatTable(
+    cells.map(({ name }) => name),
+    [
+      { platform: "Linux", results: results.linux },
+      { platform: "Windows (Wine)", results: results.windows },
+      { platform: "macOS (shims)", results: results.macOs },
+    ],
+  );
+  if (rewriting) writeTable(table);
+  expect(readTable()).toBe(table);
+});
