@@ -1,7 +1,7 @@
 import { beforeAll, describe, expect, test } from "vitest";
 import { openSupervisor } from "../../../src/supervisor/open.js";
 import { useDarwinAnchor, whyNoDarwinShim } from "../../support/darwin/darwin-anchor.js";
-import { whyNoAnchor, whyNoWindows } from "../../support/windows/windows-fixture.js";
+import { whyNoWindows } from "../../support/windows/windows-fixture.js";
 import type { CellResult, Platform } from "./cells/cell.js";
 import { cells, matrix, runCell } from "./cells/run-cells.js";
 import { hasPwsh } from "./cells/trees.js";
@@ -51,9 +51,7 @@ describe.skipIf(whyNoDarwinShim !== null)("macOS, over shims on Linux", () => {
   testCells(results.macOs, ({ cell, io }) => runCell(cell, io, macOs));
 });
 
-const whyNoWine = whyNoWindows ?? whyNoAnchor;
-
-describe.skipIf(whyNoWine !== null)("Windows, under Wine", () => {
+describe.skipIf(whyNoWindows !== null)("Windows, under Wine", () => {
   let seen: readonly CellResult[] = [];
   beforeAll(async () => {
     seen = await runWindowsCells();
@@ -65,7 +63,8 @@ describe.skipIf(whyNoWine !== null)("Windows, under Wine", () => {
 });
 
 test("the table of the docs shows the results of this run", ({ skip }) => {
-  const whyNot = whyNoDarwinShim ?? whyNoWine ?? (hasPwsh ? "the table is of a machine without pwsh" : null);
+  const whyNot =
+    whyNoDarwinShim ?? whyNoWindows ?? (hasPwsh ? "the table is of a machine without pwsh" : null);
   if (whyNot !== null) skip(whyNot);
   const table = formatTable(
     cells.map(({ name }) => name),
