@@ -151,7 +151,7 @@ export class OsFixture implements AsyncDisposable {
     for (const pid of this.#bystanderPids.filter(isPidAlive)) process.kill(pid, "SIGKILL");
     await exited;
     await waitForPidsGone(this.#bystanderPids);
-    // On Windows a closed database may keep its files open until a collection of garbage. Its prefix is removed later.
+    // Under Wine a closed store has its files open for minutes. The prefix is removed as a whole.
     if (process.platform !== "win32") await removeStateDirectory(this.home);
     assert.deepEqual(survived, [true, true], "a bystander did not survive");
   }
