@@ -93,6 +93,8 @@ export default defineConfig({
     teardownTimeout: 10_000,
     expect: { poll: { timeout: 15_000 } },
     passWithNoTests: false,
+    // Some system tests still depend on the speed of the machine. SUITE_RETRY=0 shows which.
+    retry: Number(process.env["SUITE_RETRY"] ?? (process.env["CI"] === undefined ? 0 : 2)),
     ...(agents
       ? // They check all processes of the namespace.
         { include: ["test/system/real-agents/*.suite.ts"], fileParallelism: false }

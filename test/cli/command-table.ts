@@ -131,6 +131,7 @@ export const COMMAND_USES: Readonly<
   "gateway status": () => [[]],
   "gateways list": () => [[]],
   "service install": () => [["--print"]],
+  "service uninstall": "acts",
   "service list": () => [[]],
   "service adopt": "acts",
   "service stop": "acts",

@@ -57,7 +57,11 @@ describe.skipIf(whyNoPostgres !== null || whyNoMounts !== null)("a run of anothe
     }
     expect((await holdfast("runs", "abandon", runId, "--yes")).stderr).toContain("abandon it there");
     const { code, stdout, stderr } = await holdfast("runs", "cancel", runId);
-    expect([code, stdout]).toEqual([0, `${runId} is gone (manual-cancel)\n`]);
+    expect(code).toBe(0);
+    // On a loaded machine the answer comes before the record.
+    expect(stdout).toMatch(
+      new RegExp(`^${runId} is gone \\((manual-cancel|its end is being recorded)\\)\n$`),
+    );
     expect(stderr).toContain("started a gateway");
   });
 

@@ -94,7 +94,8 @@ export function toStopOutcome(answer: KillAnswer): StopOutcome {
   const { outcome, survivors, run, command } = answer;
   switch (outcome) {
     case "gone":
-      return { outcome, detail: runStatusText(run) };
+      // The gateway waits for the record, but not long.
+      return { outcome, detail: run.state === "exited" ? runStatusText(run) : "its end is being recorded" };
     case "ended-before":
       return endedBeforeOutcome(run);
     case "survivors":
