@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { readOwnFile, writeOwnFile } from "./own-file.js";
 
-/** What distinguishes machines, boots and pid namespaces, by operating system. Each rejects if it cannot be read. */
+/** Ids of the machine, its boot and its pid namespace, by operating system. Each rejects if it cannot be read. */
 export interface MachineFacts {
   /** A text that no other machine has; null: the system has none. */
   readHostSeed(): Promise<string | null>;

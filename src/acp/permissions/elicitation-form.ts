@@ -81,7 +81,7 @@ function toField(name: string, property: z.infer<typeof propertySchema>, require
   };
 }
 
-/** What a person reads before an answer, beside the message. */
+/** The details that a person reads before an answer, beside the message. */
 export function elicitationDetails({ url, fields }: Elicitation): readonly LabelledText[] {
   if (url !== null) return [["address", url]];
   return fields.map((field) => [`field ${field.name}`, describeField(field)]);

@@ -37,7 +37,7 @@ export const acpQuestionRoute = defineRoute({
   query: questionQuery,
   response: z.object({
     permission: acpPermissionSchema,
-    /** What the agent asks its user. Null: it asks for permission, or the request does not wait at this gateway. */
+    /** The agent's question to its user. Null: it asks for permission, or the request does not wait at this gateway. */
     form: elicitationSchema.nullable(),
     ...questionPage,
   }),

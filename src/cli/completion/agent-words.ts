@@ -1,7 +1,7 @@
 import type { AgentState } from "../../model/acp/agent-state.js";
 import { openReadClient } from "../client/read-client.js";
 
-/** What shell completion offers of an agent. */
+/** The settings of an agent that shell completion offers. */
 export type AgentWordKind = "model" | "mode" | "option";
 
 /** Sessions that are read: agents with the same name offer the same. */

@@ -18,7 +18,7 @@ export interface ServiceManager {
   /** Commands after the file was written, and before it is removed. The first of several may fail. */
   readonly register: readonly (readonly string[])[];
   readonly unregister: readonly (readonly string[])[];
-  /** What the user has to do after each of the two. */
+  /** The user's next step after each of the two. */
   readonly installed: readonly string[];
   readonly removed: readonly string[];
 }

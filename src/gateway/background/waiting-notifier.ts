@@ -26,7 +26,7 @@ const SUBJECT_CHARS = 200;
 export interface WaitingQuestion {
   readonly id: string;
   readonly sessionId: string;
-  /** What the session waits for. */
+  /** The kind of answer that the session waits for. */
   readonly what: "approval" | "permission" | "an answer";
   readonly subject: string;
   readonly askedAt: number;

@@ -23,7 +23,7 @@ export const formFieldSchema = z.object({
   format: z.string().nullable(),
 });
 
-/** What an agent asks its user: the fields of a form, or to open an address. */
+/** A question of an agent to its user: the fields of a form, or an address to open. */
 export const elicitationSchema = z.object({
   mode: z.enum(["form", "url"]),
   message: z.string(),
