@@ -19,6 +19,7 @@ const unit = [
   "config",
   "contract",
   "home",
+  "terminal",
   "output",
   "queries",
   "sessions",
@@ -29,6 +30,15 @@ const unit = [
   "text",
   // Not those that kill writers or start database servers.
 ].map((folder) => `test/${folder}/**/!(processes|shared-database|postgres|*.postgres).test.ts`);
+
+/**
+ * Tests of macOS' boundary, after all others: processes that other tests leave to init are strangers that it cannot always
+ * tell from its own, and its runs end unproven then.
+ */
+const lineages = [
+  "test/system/tree/{lineage,macos-calls}.test.ts",
+  "test/system/os-matrix/os-matrix.test.ts",
+];
 
 /** The longest files, which start first, so that no worker starts one of them when the others are done. */
 const slowest = [
@@ -93,7 +103,7 @@ export default defineConfig({
     teardownTimeout: 10_000,
     expect: { poll: { timeout: 15_000 } },
     passWithNoTests: false,
-    // Some system tests still depend on the speed of the machine. SUITE_RETRY=0 shows which.
+    // One or two of 6,700 tests still fail in a whole run, not the same ones. SUITE_RETRY=0 shows which.
     retry: Number(process.env["SUITE_RETRY"] ?? (process.env["CI"] === undefined ? 0 : 2)),
     ...(agents
       ? // They check all processes of the namespace.
@@ -101,7 +111,11 @@ export default defineConfig({
       : {
           projects: [
             { extends: true, test: { name: "unit", include: unit } },
-            { extends: true, test: { name: "system", include: ["test/**/*.test.ts"], exclude: unit } },
+            {
+              extends: true,
+              test: { name: "system", include: ["test/**/*.test.ts"], exclude: [...unit, ...lineages] },
+            },
+            { extends: true, test: { name: "lineages", include: lineages, sequence: { groupOrder: 1 } } },
           ],
         }),
   },

@@ -1,11 +1,10 @@
 /* One binary, several modes: docs/reference/anchor-protocol.md. */
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "modes.h"
-#include "number.h"
-#include "os.h"
+#include "modes/modes.h"
+#include "format/parse-number.h"
+#include "os/os.h"
 
 static const char usage[] =
     "anchor launch --dir DIR --instance ID   start anchors and supervise them\n"
@@ -17,7 +16,8 @@ static const char usage[] =
     "anchor reap --only --pid N ...          verify one process by its marker and end only it\n"
     "anchor marked NAME [OTHER...]           list processes with this variable in their environment\n"
     "anchor limits                           report which limits can be set from here\n"
-    "anchor survey                           list launchers, anchors, supervisors and cgroups of runs of all state directories\n"
+    "anchor survey                           list launchers, anchors and cgroups of runs of all state directories\n"
+    "anchor supervisors                      list supervisors of all state directories\n"
     "anchor lock                             lock the directory open as descriptor 3; the caller keeps the lock\n"
     "anchor init -- COMMAND...               PID 1 of a container\n";
 
@@ -33,18 +33,9 @@ static bool flag(int argc, char **argv, const char *name) {
   return false;
 }
 
-/* The lock belongs to the descriptor of the caller that passed it, which keeps it until it closes it. Node has no
- * flock. */
-static int lock_mode(void) {
-  int error = os_lock_inherited(3);
-  if (error == 0) return fputs("\"locked\"\n", stdout) < 0 || fflush(stdout) != 0 ? 1 : 0;
-  if (error == EWOULDBLOCK) return fputs("\"held\"\n", stdout) < 0 || fflush(stdout) != 0 ? 1 : 0;
-  fprintf(stderr, "anchor lock: descriptor 3 cannot be locked: %s\n", strerror(error));
-  return 1;
-}
-
 int main(int argc, char **argv) {
   argv = os_arguments(&argc, argv);
+  if (argc > 0 && strcmp(os_file_name(argv[0]), "holdfast") == 0) return client_mode(argc, argv);
   const char *mode = argc > 1 ? argv[1] : "";
   int rest = argc - 2;
   char **words = argv + 2;
@@ -58,6 +49,7 @@ int main(int argc, char **argv) {
   if (strcmp(mode, "marked") == 0) return marked_mode(rest, words);
   if (strcmp(mode, "limits") == 0 && rest == 0) return limits_mode();
   if (strcmp(mode, "survey") == 0 && rest == 0) return survey_mode();
+  if (strcmp(mode, "supervisors") == 0 && rest == 0) return supervisors_mode();
   if (strcmp(mode, "lock") == 0 && rest == 0) return lock_mode();
   if (strcmp(mode, "reap") == 0 && rest > 0 && strcmp(words[0], "--only") == 0) return reap_one_mode(rest - 1, words + 1);
   if (strcmp(mode, "reap") == 0) return reap_mode(rest, words);

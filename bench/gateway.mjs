@@ -1,19 +1,23 @@
 // Measures the gateway: spawn to exit of /bin/true by API exec, in-process and by bare child_process.spawn; `holdfast
-// run` through the gateway, with --in-process and `node -e 0`; requests per second; and many runs from several
-// concurrent clients, of which none may be lost.
+// run` through the gateway, with --in-process and `node -e 0`; requests per second, with a connection for each request
+// and with kept connections, against a Node server that does nothing but answer; many runs from several concurrent
+// clients, of which none may be lost, against as many bare spawns; CPU time and memory of the gateway.
 //
 // Usage: node bench/gateway.mjs [samples] [runs]
 import { spawn } from "node:child_process";
-import { mkdtemp, rm } from "node:fs/promises";
+import { once } from "node:events";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { Agent, request } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { text } from "node:stream/consumers";
 import { fileURLToPath } from "node:url";
 import { createClient } from "../dist/api/client.js";
 import { gatewaySocketPath } from "../dist/home/state-directory.js";
-import { readOperatorToken } from "../dist/sessions/requester.js";
+import { readOperatorToken } from "../dist/sessions/tokens.js";
 import { startGateway } from "../dist/gateway/start.js";
 import { openSupervisor } from "../dist/index.js";
-import { quantile } from "./measure.mjs";
+import { compare, inTurns } from "./measure.mjs";
 
 const count = Number(process.argv[2] ?? 200);
 const runs = Number(process.argv[3] ?? 1_000);
@@ -21,7 +25,8 @@ const CLIENTS = 5;
 const main = fileURLToPath(new URL("../dist/cli/main.js", import.meta.url));
 
 const home = await mkdtemp(join(tmpdir(), "hf-"));
-await startGateway(home);
+const { status } = await startGateway(home);
+const idleMb = await residentMb();
 const token = await readOperatorToken(home);
 const connect = () => createClient({ socketPath: gatewaySocketPath(home), token });
 const client = connect();
@@ -49,21 +54,39 @@ try {
   );
   const { run: ended } = await exec();
   const params = { runId: ended.runId };
+  const cpuPerExec = await cpuOf(count, exec);
+  const keptPolls = await perSecond(() => client.poll({ params }), 5_000);
+  const keptLists = await perSecond(() => client.listRuns(), 5_000);
   const polls = await perSecond(() => connect().poll({ params }));
   const lists = await perSecond(() => connect().listRuns());
+  const floor = await emptyServer(JSON.stringify(await client.poll({ params })).length);
   const many = await fromSeveral();
+  const manyBare = await bareFromSeveral();
+  const rate = (measured, value, against, floorValue) => ({
+    measured,
+    "holdfast p50/p99": value.toFixed(0),
+    against,
+    "its p50/p99": floorValue.toFixed(0),
+    "ratio p50": (value / floorValue).toFixed(2),
+  });
   console.log(
     JSON.stringify([
       compare("exec over the API to its end, ms", execMs, "bare spawn", bareMs),
       compare("the same", execMs, "in-process", inProcessMs),
       compare("`holdfast run`, ms", calledMs, "`node -e 0`", nodeMs),
       compare("the same", calledMs, "`run --in-process`", aloneMs),
-      { measured: "poll of an ended run, requests/s", "holdfast p50/p99": polls.toFixed(0) },
-      { measured: "list of open runs, requests/s", "holdfast p50/p99": lists.toFixed(0) },
-      {
-        measured: `${runs} runs from ${CLIENTS} clients, runs/s (none lost)`,
-        "holdfast p50/p99": many.toFixed(0),
-      },
+      rate("poll of an ended run, requests/s", polls, "empty Node handler", floor.connecting),
+      rate("list of open runs, requests/s", lists, "empty Node handler", floor.connecting),
+      rate("the same on kept connections: poll", keptPolls, "empty Node handler", floor.kept),
+      rate("the same on kept connections: list", keptLists, "empty Node handler", floor.kept),
+      rate(
+        `${runs} runs from ${CLIENTS} clients, runs/s (none lost)`,
+        many,
+        `bare spawns, ${CLIENTS} at once`,
+        manyBare,
+      ),
+      { measured: "gateway CPU per exec, ms", "holdfast p50/p99": cpuPerExec.toFixed(2) },
+      { measured: "gateway after its start, MB resident", "holdfast p50/p99": idleMb.toFixed(0) },
     ]),
   );
 } finally {
@@ -72,30 +95,71 @@ try {
   await rm(home, { recursive: true, force: true, maxRetries: 5 });
 }
 
-/** The calls alternate, so that noise affects all of them. Milliseconds. */
-async function inTurns(times, ...calls) {
-  const samples = calls.map(() => []);
-  for (const call of calls) for (let warm = 0; warm < 3; warm++) await call();
-  for (let i = 0; i < times; i++)
-    for (const [index, call] of calls.entries()) {
-      const began = performance.now();
-      await call();
-      samples[index].push(performance.now() - began);
-    }
-  return samples;
-}
-
 /** Several clients, each waiting for its answer, below the request rate limit. */
-async function perSecond(request) {
-  const asked = 900;
+async function perSecond(call, asked = 900) {
   let left = asked;
   const began = performance.now();
   await Promise.all(
     Array.from({ length: CLIENTS }, async () => {
-      while (left-- > 0) await request();
+      while (left-- > 0) await call();
     }),
   );
   return (asked / (performance.now() - began)) * 1000;
+}
+
+/** CPU time of all threads of the gateway per call, in milliseconds. */
+async function cpuOf(times, call) {
+  const cpuMs = async () => {
+    const stat = await readFile(`/proc/${status.pid}/stat`, "utf8");
+    const [user, system] = stat.slice(stat.lastIndexOf(")")).split(" ").slice(12);
+    // In ticks of 10 ms.
+    return (Number(user) + Number(system)) * 10;
+  };
+  const before = await cpuMs();
+  for (let at = 0; at < times; at++) await call();
+  return ((await cpuMs()) - before) / times;
+}
+
+async function residentMb() {
+  const found = /^VmRSS:\s+(\d+)/m.exec(await readFile(`/proc/${status.pid}/status`, "utf8"));
+  return Number(found?.[1] ?? 0) / 1024;
+}
+
+/** Requests per second to a Node server in its own process that answers with so many bytes, as an upper bound. */
+async function emptyServer(bytes) {
+  const path = join(home, "empty.sock");
+  const script = `const body = JSON.stringify("x".repeat(${bytes - 2}));
+    require("node:http").createServer((_, response) => {
+      response.writeHead(200, { "content-type": "application/json", "content-length": body.length });
+      response.end(body);
+    }).listen(${JSON.stringify(path)}, () => console.log("listens"));`;
+  const server = spawn(process.execPath, ["-e", script], { stdio: ["ignore", "pipe", "inherit"] });
+  try {
+    await once(server.stdout, "data");
+    const ask = async (agent) => {
+      const asking = request({ socketPath: path, path: "/", agent }).end();
+      const [response] = await once(asking, "response");
+      JSON.parse(await text(response));
+    };
+    const agent = new Agent({ keepAlive: true });
+    const kept = await perSecond(() => ask(agent), 5_000);
+    agent.destroy();
+    return { kept, connecting: await perSecond(() => ask(false)) };
+  } finally {
+    server.kill();
+  }
+}
+
+/** As many bare spawns from as many callers at once, per second. */
+async function bareFromSeveral() {
+  let left = runs;
+  const began = performance.now();
+  await Promise.all(
+    Array.from({ length: CLIENTS }, async () => {
+      while (left-- > 0) await bare();
+    }),
+  );
+  return (runs / (performance.now() - began)) * 1000;
 }
 
 async function fromSeveral() {
@@ -116,15 +180,4 @@ async function fromSeveral() {
   const recorded = await supervisor.listRuns({ labels: { many: "1" }, states: ["exited"] });
   if (ids.size !== runs || recorded.length !== runs) throw new Error("some were lost");
   return runs / seconds;
-}
-
-function compare(measured, ours, against, theirs) {
-  const cell = (values) => `${quantile(values, 0.5).toFixed(2)} / ${quantile(values, 0.99).toFixed(2)}`;
-  return {
-    measured,
-    "holdfast p50/p99": cell(ours),
-    against,
-    "its p50/p99": cell(theirs),
-    "ratio p50": (quantile(ours, 0.5) / quantile(theirs, 0.5)).toFixed(2),
-  };
 }

@@ -11,9 +11,9 @@ import pg from "pg";
 import { defaults, openSupervisor } from "../dist/index.js";
 import { EventWatch } from "../dist/store/postgres/listen-notify.js";
 import { openPostgresStore } from "../dist/store/postgres/open.js";
-import { OPEN_RUN_STATES } from "../dist/model/run.js";
 import { openSqliteStore } from "../dist/store/sqlite/open.js";
-import { quantile } from "./measure.mjs";
+import { measureDatabaseCosts } from "./database-costs.mjs";
+import { atOnce, quantile } from "./measure.mjs";
 import { startPostgres } from "./postgres-server.mjs";
 import { claimOf, eventOf, runOf } from "./samples.mjs";
 
@@ -44,7 +44,7 @@ for (const count of counts) {
 }
 await renewing();
 await catchingUp();
-await costs();
+rows.push(...(await measureDatabaseCosts({ server, client: behind, leases: LEASES, operations: STEALS })));
 
 await behind.end();
 await server.stop();
@@ -217,110 +217,6 @@ async function catchingUp() {
   single(`an event without a notification, polling every ${POLL_MS} ms, median`, quantile(times, 0.5), "ms");
 }
 
-/** CPU time does not depend on the machine's other load. */
-async function costs() {
-  const schema = "bench_costs";
-  const store = await openPostgresStore({ url: server.url, schema, name: "bench" });
-  await atOnce(LEASES, (n) => store.insertRun(runOf(`c${n}`, "owner"), 30_000));
-  await store.renewLeases("owner", 30_000);
-  await behind.query(`vacuum ${schema}.runs`);
-  await behind.query("checkpoint");
-  const renew = () => store.renewLeases("owner", 30_000);
-  await cost("a lease, renewed for the first time after a checkpoint", LEASES, renew);
-  await cost("a lease, renewed after that", 10 * LEASES, async () => {
-    for (let n = 0; n < 10; n++) {
-      await renew();
-      // As autovacuum does in the ten seconds between two renewals.
-      await behind.query(`vacuum ${schema}.runs`);
-    }
-  });
-  await cost("a note that a run writes output, with its event", STEALS, () =>
-    atOnce(STEALS, (n) =>
-      store.saveRun({ runId: `run_c${n}`, ownerInstanceId: "owner", epoch: 1 }, { to: "output", at: n }, [
-        eventOf(`run_c${n}`),
-      ]),
-    ),
-  );
-  await cost("a look for events that finds ten", STEALS, () =>
-    atOnce(STEALS, (n) => store.listEvents({ after: n % 100, limit: 10 })),
-  );
-  await behind.query(`update ${schema}.run_events set state_id = 's' || seq % 100`);
-  await behind.query(`vacuum analyze ${schema}.run_events`);
-  await cost("a look for one's own events, beside others'", STEALS, () =>
-    atOnce(STEALS, () => store.listEvents({ stateId: "another", after: 0, limit: 10 })),
-  );
-  // As autovacuum does long before there are so many rows.
-  await behind.query(`analyze ${schema}.runs`);
-  const elsewhere = { hostId: "elsewhere", bootId: "b", stateId: "another" };
-  await cost(`a check for runs without an owner, beside ${LEASES} of another host`, STEALS, () =>
-    atOnce(STEALS, () => store.listUnattendedRuns("somebody", elsewhere)),
-  );
-  await cost(`a check for silent hosts, among ${LEASES} runs`, 200, () =>
-    atOnce(200, () => store.listRuns({ states: OPEN_RUN_STATES, silentForMs: defaults.hostLostMs })),
-  );
-  await cost("a heartbeat without leases", STEALS, () =>
-    atOnce(STEALS, (n) => store.renewLeases(`none${n}`, 30_000)),
-  );
-  await store[Symbol.asyncDispose]();
-  process.env["HOLDFAST_DATABASE_URL"] = server.url;
-  const home = await mkdtemp(join(tmpdir(), "hf-"));
-  const supervisor = await openSupervisor({ home });
-  delete process.env["HOLDFAST_DATABASE_URL"];
-  const runs = 200;
-  await cost("a short run from its first record to its last", runs, async () => {
-    for (let n = 0; n < runs; n++) await (await supervisor.spawn({ io: "pipe", argv: ["/bin/true"] })).wait();
-  });
-  await supervisor.close();
-  await rm(home, { recursive: true, force: true });
-  single(
-    "a run, indexes included",
-    (await sizeOf("holdfast.runs")) / (await countOf("holdfast.runs")),
-    "bytes",
-  );
-  const events = await countOf(`${schema}.run_events`);
-  single("an event, indexes included", (await sizeOf(`${schema}.run_events`)) / events, "bytes");
-}
-
-/** Cost of one operation, from the server's cost of all. */
-async function cost(measured, count, work) {
-  const before = { cpu: server.cpuMs(), ...(await counters()) };
-  await work();
-  const after = { cpu: server.cpuMs(), ...(await counters()) };
-  const each = (name) => (after[name] - before[name]) / count;
-  rows.push({
-    measured,
-    "server CPU, µs": (each("cpu") * 1_000).toFixed(0),
-    "log, bytes": each("log").toFixed(0),
-    "write transactions": each("commits").toFixed(2),
-  });
-}
-
-async function counters() {
-  const [found] = await ask(`select pg_current_wal_insert_lsn() - '0/0' as log,
-    pg_snapshot_xmax(pg_current_snapshot())::text::bigint as commits`);
-  return { log: Number(found.log), commits: Number(found.commits) };
-}
-
-async function countOf(table) {
-  return Number((await ask(`select count(*) as rows from ${table}`))[0].rows);
-}
-
 function single(measured, value, unit) {
   rows.push({ measured, PostgreSQL: `${value.toFixed(0)} ${unit}` });
-}
-
-async function sizeOf(table) {
-  return Number((await ask(`select pg_total_relation_size('${table}') as size`))[0].size);
-}
-
-async function ask(text) {
-  return (await behind.query(text)).rows;
-}
-
-async function atOnce(count, work) {
-  let next = 0;
-  const worker = async () => {
-    for (let n = next++; n < count; n = next++) await work(n);
-  };
-  await Promise.all(Array.from({ length: 32 }, worker));
 }

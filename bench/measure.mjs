@@ -50,3 +50,49 @@ export function row(name, ours, theirs, digits = 2) {
     "ratio p50": (quantile(ours, 0.5) / quantile(theirs, 0.5)).toFixed(2),
   };
 }
+
+/** The calls alternate, so that noise affects all of them. Milliseconds of each. */
+export async function inTurns(times, ...calls) {
+  const samples = calls.map(() => []);
+  for (const call of calls) for (let warm = 0; warm < 3; warm++) await call();
+  for (let i = 0; i < times; i++)
+    for (const [index, call] of calls.entries()) {
+      const began = performance.now();
+      await call();
+      samples[index].push(performance.now() - began);
+    }
+  return samples;
+}
+
+export function compare(measured, ours, against, theirs) {
+  const cell = (values) => `${quantile(values, 0.5).toFixed(2)} / ${quantile(values, 0.99).toFixed(2)}`;
+  return {
+    measured,
+    "holdfast p50/p99": cell(ours),
+    against,
+    "its p50/p99": cell(theirs),
+    "ratio p50": (quantile(ours, 0.5) / quantile(theirs, 0.5)).toFixed(2),
+  };
+}
+
+/** A table of objects with text: a column for each field that one of them has. */
+export function formatRows(rows) {
+  const columns = [...new Set(rows.flatMap((each) => Object.keys(each)))];
+  const lines = [columns, ...rows.map((each) => columns.map((column) => String(each[column] ?? "")))];
+  const widths = columns.map((_, at) => Math.max(...lines.map((line) => line[at].length)));
+  const format = (line) =>
+    line
+      .map((cell, at) => cell.padEnd(widths[at]))
+      .join("  ")
+      .trimEnd();
+  return lines.map(format).join("\n");
+}
+
+/** Calls `work` with each number below `count`, 32 at a time. */
+export async function atOnce(count, work) {
+  let next = 0;
+  const worker = async () => {
+    for (let n = next++; n < count; n = next++) await work(n);
+  };
+  await Promise.all(Array.from({ length: 32 }, worker));
+}

@@ -25,7 +25,8 @@ async function followed(supervisor) {
     { stdout: { policy: "back-pressure" } },
   );
   let bytes = 0;
-  for await (const chunk of run.follow({ ack: true })) bytes += chunk.bytes.length;
+  const buffer = new Uint8Array(256 * 1024);
+  for await (const chunk of run.follow({ ack: true, buffer })) bytes += chunk.bytes.length;
   await run.wait();
   if (bytes !== megabytes * 1024 * 1024) throw new Error(`${bytes} bytes arrived`);
 }

@@ -6,10 +6,14 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { openSupervisor } from "../dist/index.js";
+import { findAnchorBinary } from "../dist/anchor/binary.js";
+import { openNativeObserver } from "../dist/anchor/native-observer.js";
+import { systemClock } from "../dist/async/clock.js";
 import { acquireInstanceLock } from "../dist/home/instance-lock.js";
 import { readMachineIdentity } from "../dist/home/machine-identity.js";
 import { stateIdOf } from "../dist/home/state-identity.js";
 import { openSqliteStore } from "../dist/store/sqlite/open.js";
+import { buildReconcileContext, classifyRecords } from "../dist/supervisor/reconcile/reconcile.js";
 import { runOf } from "./samples.mjs";
 
 const count = Number(process.argv[2] ?? 10_000);
@@ -26,8 +30,7 @@ const self = await identityOf(process.pid);
 /** Pids that no process has: above the kernel's maximum. */
 const dead = (n) => ({ pid: 4_000_000 + (n % 100_000), startTime: 1, uniqueId: String(n + 1) });
 async function identityOf(pid) {
-  const anchor = new URL("../build/anchor", import.meta.url).pathname;
-  const child = promisify(execFile)(anchor, ["inspect"]);
+  const child = promisify(execFile)(findAnchorBinary(), ["inspect"]);
   child.child.stdin.end(`${pid}\n`);
   const { pid: number, startTime, uniqueId } = JSON.parse((await child).stdout);
   return { pid: number, startTime, uniqueId };
@@ -72,6 +75,20 @@ async function readProc(identity) {
   return (ms * 1000) / count;
 }
 
+/** Reads and decides as `reconcile` does, and changes nothing. */
+async function decideOnly(store, home, here) {
+  const observer = openNativeObserver(home, here, findAnchorBinary());
+  const records = await store.listUnattendedRuns("bench", here);
+  const context = await buildReconcileContext(
+    observer,
+    { instanceId: "bench", stateId: here.stateId },
+    await store.now(),
+  );
+  const classified = await classifyRecords(observer, systemClock, context, records);
+  await observer[Symbol.asyncDispose]();
+  return classified.map(({ decision }) => decision);
+}
+
 /** Each kind in its own state directory, with a live instance `other` and a dead one `gone`. */
 async function measure(measured, owner, leaseMs, identity, bareUs, check) {
   const home = await mkdtemp(join(tmpdir(), "hf-bench-"));
@@ -82,9 +99,12 @@ async function measure(measured, owner, leaseMs, identity, bareUs, check) {
   const here = { ...(await readMachineIdentity(home)), stateId: await stateIdOf(home) };
   await fill(store, here, owner, leaseMs, identity);
   const supervisor = await openSupervisor({ home, instanceId: "bench", onProblem: () => {} });
+  const decided = await timed(() => decideOnly(store, home, here));
+  check(decided.result);
   const first = await timed(() => supervisor.reconcile());
   check(first.result.decisions);
   note(measured, first.ms, bareUs);
+  note("… of it, reading and deciding", decided.ms, bareUs);
   const second = await timed(() => supervisor.reconcile());
   note("… looked at again", second.ms, bareUs);
   await supervisor.close({ leaveRuns: true });

@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { row, sideBySide } from "./measure.mjs";
 
 const count = Number(process.argv[2] ?? 20);
-const main = new URL("../dist/cli/main.js", import.meta.url).pathname;
+const main = new URL("../dist/bundle/main.cjs", import.meta.url).pathname;
 const empty = join(tmpdir(), "hf-nothing-was-ever-run");
 const resident = await mkdtemp(join(tmpdir(), "hf-"));
 
@@ -17,7 +17,9 @@ function node(home, ...args) {
     const env = { ...process.env, HOLDFAST_HOME: home };
     const child = spawn(process.execPath, args, { stdio: "ignore", env });
     child.on("error", reject);
-    child.on("close", resolve);
+    child.on("close", (code) =>
+      code === 0 ? resolve() : reject(new Error(`${args.join(" ")}: exit code ${code}`)),
+    );
   });
 }
 
@@ -41,7 +43,7 @@ try {
   for (const [name, home, ...args] of measured) {
     const bare = () => node(home, "-e", "0");
     const { ours, theirs } = await sideBySide(count, () => node(home, main, ...args), bare);
-    rows.push(row(`start-up, ms: ${name}`, ours, theirs, 0));
+    rows.push(row(`start-up: ${name}, ms`, ours, theirs, 1));
   }
   console.log(JSON.stringify(rows));
 } finally {

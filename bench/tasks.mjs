@@ -133,7 +133,7 @@ async function lists() {
     'ses_' || (i % 100), child_session_id, parent_task_id, agent_id, run_id, turn_id, label, task_text,
     case i % 50 when 0 then 'failed' else 'succeeded' end, delivery, policy, targets, created_at + i, started_at, ended_at,
     last_event_at, progress, summary, case i % 50 when 0 then null else 'succeeded' end, error, cleanup_after, heartbeat_ms,
-    missing_since, stalled_at, noticed_at, last_seq, version from tasks, ${series} where task_id = (select min(task_id) from tasks)`;
+    missing_since, stalled_at, noticed_at, last_seq, version, origin from tasks, ${series} where task_id = (select min(task_id) from tasks)`;
   for (const store of [sqlite, postgres]) await wholeLife(new Tasks({ store }), "model");
   const db = new DatabaseSync(path);
   const n = `(with recursive n (i) as (select 1 union all select i + 1 from n where i < ${records}) select i from n) as n`;

@@ -1,13 +1,14 @@
-// Compiles anchor/*.c to build/anchor (anchor.exe on Windows), or with --asan to build/anchor-asan. CC names another
+// Compiles anchor/ to build/anchor (anchor.exe on Windows), or with --asan to build/anchor-asan. CC names another
 // compiler; without any, Zig is fetched from npm.
 //
 // With --target SYSTEM-ARCHITECTURE, such as linux-x64: by Zig to build/anchor-<target>, for a package. With --gcc too,
 // to build/anchor-<target>-gcc by Debian's compiler for that target, where it is installed.
 
 import { spawnSync } from "node:child_process";
-import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { anchorDirectory, anchorSources } from "./anchor-sources.mjs";
 import { zigProgram } from "./zig.mjs";
 
 /** Leaves out what is not used, of libc too. */
@@ -56,13 +57,7 @@ const TARGETS = {
     suffix: ".exe",
   },
 };
-/** Files of other systems; those without a prefix are for every system. */
-const OTHER_SYSTEMS = {
-  linux: /^(darwin|other|windows)-/,
-  darwin: /^(linux|other|windows)-/,
-  win32: /^(darwin|linux|other|posix)-/,
-};
-const FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror"];
+const FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", `-I${anchorDirectory}`];
 const ASAN_FLAGS = ["-O1", "-g", "-fno-omit-frame-pointer", "-fsanitize=address,undefined"];
 
 class BuildFailed extends Error {}
@@ -91,18 +86,11 @@ function build(options) {
     );
   const target = named ?? `${process.platform}-${process.arch}`;
   const system = target.replace(/-.*/, "");
-  if (!(system in OTHER_SYSTEMS)) {
-    console.log(
-      `the anchor for ${system} is not available yet; nothing was built, and no run can be started here`,
-    );
-    return;
-  }
-  const sources = filesEnding(".c", system);
-  if (sources.length === 0) throw new BuildFailed("there are no C sources in anchor/; nothing was built");
+  const sources = anchorSources(system, ".c");
   const suffix = TARGETS[target]?.suffix ?? "";
   const variant = asan ? "-asan" : named === null ? "" : `-${named}${wantsGcc ? "-gcc" : ""}`;
   const output = join(root, "build", `anchor${variant}${suffix}`);
-  const inputs = [...sources, ...filesEnding(".h", system), self];
+  const inputs = [...sources, ...anchorSources(system, ".h"), self];
   if (isFresh(output, inputs)) return;
   mkdirSync(dirname(output), { recursive: true });
   whileLocked(`${output}.lock`, () => {
@@ -220,14 +208,6 @@ function run([command, ...words], args) {
   const { status, error, stdout, stderr } = spawnSync(command, all, { cwd: root, encoding: "utf8" });
   const said = error ? `${error.message}\n` : stdout + stderr;
   return { status: status ?? 1, said, line: [command, ...all].join(" ") };
-}
-
-function filesEnding(suffix, system) {
-  const directory = join(root, "anchor");
-  const names = readdirSync(directory).filter(
-    (name) => name.endsWith(suffix) && !OTHER_SYSTEMS[system].test(name),
-  );
-  return names.sort().map((name) => join(directory, name));
 }
 
 function isFresh(output, inputs) {

@@ -6,7 +6,7 @@ import { fileURLToPath } from "node:url";
 import { npm } from "./npm.mjs";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
-const sources = ["anchor", "scripts", "src", "package.json", "tsconfig.json", "tsconfig.build.json"];
+const sources = ["anchor", "scripts", "src", "web", "package.json", "tsconfig.json", "tsconfig.build.json"];
 /** The last file that a build writes. */
 const built = join(root, "dist/cli/main.js");
 

@@ -1,9 +1,11 @@
 // Checks the direction of imports between the folders of src/ and between their sub-folders, and that no files import
 // each other in a cycle (imports of types count).
 //
-// Usage: check-imports.mjs [src directory]
+// The same for the dashboard in web/src, which shares only types with src/.
+//
+// Usage: check-imports.mjs [src directory [web/src directory]]
 
-import { readdirSync, readFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { dirname, join, relative, resolve, sep } from "node:path";
 
 /** The folders of src/, lowest first. A folder may import the folders before its own entry. */
@@ -14,6 +16,7 @@ const layers = [
   "home",
   "config",
   ["anchor", "store"],
+  "terminal",
   "output",
   "supervisor",
   "sessions",
@@ -23,13 +26,14 @@ const layers = [
   "channels",
   "api",
   "queries",
+  "mcp",
   "gateway",
-  ["cli", "mcp", "web"],
+  ["cli", "web"],
 ];
 
 /** The same order inside a folder: its sub-folders and files, lowest first. `*` stands for the files that are not named. */
 const inside = {
-  anchor: [["binary.ts", "run-dir"], "inspect", "protocol", "instance", "host.ts", "*"],
+  anchor: [["binary.ts", "run-dir"], "one-shot-modes.ts", "inspect", "protocol", "instance", "host.ts", "*"],
   supervisor: [
     ["check-options.ts", "reconcile-decision.ts"],
     "api.ts",
@@ -52,7 +56,16 @@ const inside = {
     "session",
     "*",
   ],
-  gateway: [["monitoring", "auth"], "peers", "background", "foreground", "routes", "server", "*"],
+  gateway: [
+    ["monitoring", "auth"],
+    "peers",
+    "background",
+    "foreground",
+    "routes",
+    "server",
+    "dashboard",
+    "*",
+  ],
   cli: [
     "options",
     "print",
@@ -65,7 +78,8 @@ const inside = {
     "acp",
     "approvals",
     ["sessions", "tasks"],
-    ["config", "store", "state", "notify", "unmanaged", "doctor", "completion"],
+    ["config", "dashboard", "store", "state", "notify", "unmanaged", "doctor", "completion", "shellenv"],
+    "mcp",
     "*",
   ],
 };
@@ -79,22 +93,34 @@ const loadSchemas = ["api", "config"];
 /** Files at the root of src/ that every folder may import. They import no folder but their own (errors.ts: errors/). */
 const shared = ["errors.ts", "defaults.ts"];
 
-/** Only the anchor code starts processes, except stty(1) for our own terminal, the gateway (with its scope), and tools of the system. */
+/** The folders of web/src/, lowest first. Views do not import each other's folders, so that each loads alone. */
+const webLayers = ["styles", "api", "router", "live", ["components", "charts"], "views", "app"];
+const webPackages = [
+  "preact",
+  "@preact/signals",
+  "@xterm/xterm",
+  "@xterm/addon-fit",
+  "@xterm/addon-search",
+  "uplot",
+];
+/** The types of the API, and the paths of its routes. */
+const webTypes = ["api/", "model/"];
+const webValues = ["api/endpoints.ts"];
+
+/** Only the anchor code starts processes, except stty(1) for our own terminal, the gateway (with its scope), the browser, and tools of the system. */
 const startsProcesses = [
   "anchor/",
-  "cli/run/stdio.ts",
+  "cli/dashboard/open-browser.ts",
+  "cli/run/controlling-terminal.ts",
   "gateway/start.ts",
   "gateway/systemd-scope.ts",
-  "home/machine-facts.ts",
+  "home/machine-and-boot-ids.ts",
   "cli/service/",
 ];
 const restricted = { "node:child_process": startsProcesses, child_process: startsProcesses };
 
 const root = resolve(process.argv[2] ?? "src");
-const files = readdirSync(root, { recursive: true, withFileTypes: true })
-  .filter((entry) => entry.isFile() && /\.[cm]?tsx?$/.test(entry.name))
-  .map((entry) => join(entry.parentPath, entry.name))
-  .toSorted();
+const files = sourcesBelow(root);
 
 const violations = [];
 const imported = new Map();
@@ -108,9 +134,45 @@ for (const file of files) {
   imported.set(file, targets);
 }
 for (const cycle of cycles(imported)) violations.push(`import cycle: ${cycle.map(pathOf).join(" → ")}`);
+const webRoot = resolve(process.argv[3] ?? join(root, "../web/src"));
+const webFiles = existsSync(webRoot) ? sourcesBelow(webRoot) : [];
+for (const file of webFiles)
+  for (const { specifier, line, typeOnly } of importsOf(readFileSync(file, "utf8"))) {
+    const problem = findProblemInWeb(file, specifier, typeOnly);
+    if (problem !== null) violations.push(`${relative(process.cwd(), file)}:${line}: ${problem}`);
+  }
 for (const violation of violations) console.error(violation);
 if (violations.length > 0) process.exitCode = 1;
-else console.log(`imports point the right way in ${files.length} files`);
+else console.log(`imports point the right way in ${files.length + webFiles.length} files`);
+
+function sourcesBelow(directory) {
+  return readdirSync(directory, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile() && /\.[cm]?tsx?$/.test(entry.name))
+    .map((entry) => join(entry.parentPath, entry.name))
+    .toSorted();
+}
+
+function findProblemInWeb(file, specifier, typeOnly) {
+  if (!specifier.startsWith("."))
+    return webPackages.some((each) => specifier === each || specifier.startsWith(`${each}/`))
+      ? null
+      : `web/ may not import "${specifier}"`;
+  const target = targetOf(file, specifier);
+  const inSrc = relative(root, target).split(sep).join("/");
+  if (!inSrc.startsWith("..")) {
+    if (webValues.includes(inSrc)) return null;
+    const shares = typeOnly && webTypes.some((each) => inSrc.startsWith(each));
+    return shares ? null : `web/ may import only types, of ${webTypes.join(" and ")}, from src/`;
+  }
+  const [from, to] = [file, target].map((each) => relative(webRoot, each).split(sep));
+  if (to[0] === "..") return `"${specifier}" leaves web/src`;
+  if (from[0] === "views" && to[0] === "views" && from[1] !== to[1])
+    return `web/src/views/${from[1]} may not import views/${to[1]}: move what both need to components/`;
+  if (from.length === 1 || from[0] === to[0]) return null;
+  const [position, wanted] = [from, to].map(([folder]) => positionIn(webLayers, folder));
+  if (position === -1) return `web/src/${from[0]}/ is not listed in scripts/check-imports.mjs`;
+  return wanted === -1 || wanted >= position ? `web/src/${from[0]}/ may not import ${to[0]}/` : null;
+}
 
 function findProblem(from, file, specifier, typeOnly) {
   if (!specifier.startsWith(".")) {

@@ -43,7 +43,7 @@ export function mainPackageProblems(tarball, { anchors, version }) {
   if (named.join() !== expected.join()) problems.push(`names the anchors ${named.join(", ")}`);
   const scripts = INSTALL_SCRIPTS.filter((script) => manifest.scripts?.[script] !== undefined);
   if (scripts.length > 0) problems.push(`runs ${scripts.join(", ")} when it is installed`);
-  for (const path of ["LICENSE", "README.md", "CHANGELOG.md", "THIRD-PARTY-LICENSES"])
+  for (const path of ["LICENSE", "README.md", "CHANGELOG.md", "THIRD-PARTY-LICENSES", "dist/web/index.html"])
     if (!entries.some((entry) => entry.path === `package/${path}`)) problems.push(`has no ${path}`);
   if (entries.some(({ path }) => /\/anchor(\.exe)?$/.test(path))) problems.push("contains an anchor");
   return problems.map((problem) => `${tarball}: ${problem}`);

@@ -63,10 +63,12 @@ function packMain() {
   });
   for (const each of ["README.md", "CHANGELOG.md", "docs"])
     cpSync(join(root, each), join(stage, each), { recursive: true });
-  for (const each of ["cli/main.js", "bundle", "index.js", "chunks"])
+  for (const each of ["cli/main.js", "bundle", "index.js", "chunks", "web"])
     cpSync(join(root, "dist", each), join(stage, "dist", each), { recursive: true });
   cpSync(join(root, "dist"), join(stage, "dist"), { recursive: true, filter: isDeclaration });
-  writeFileSync(join(stage, "THIRD-PARTY-LICENSES"), bundled.map(licenseOf).join("\n"));
+  const inPage = JSON.parse(readFileSync(join(root, "dist/web-packages.json"), "utf8"));
+  const licensed = [...new Set([...bundled, ...inPage])].sort((one, other) => one.localeCompare(other));
+  writeFileSync(join(stage, "THIRD-PARTY-LICENSES"), licensed.map(licenseOf).join("\n"));
   const tarball = closeStage(stage, `${name}-${version}.tgz`);
   mustBeEmpty(mainPackageProblems(tarball, { anchors: TARGETS.map(anchorName), version }));
 }

@@ -3,7 +3,7 @@
 //
 // Usage: npm test [-- <vitest arguments>]     e.g. npm test -- test/store
 //        npm run test:fast                    type check, lint, unit and contract tests, without a build
-//        npm run soak                         the same with HOLDFAST_SOAK=1: larger counts
+//        npm run test:soak                    the same with HOLDFAST_SOAK=1: larger counts
 //
 // A run fails if it leaves a process, a temporary directory, or a file in the checkout.
 // The last line is always "N passed, N failed, N skipped".
@@ -15,6 +15,7 @@ import { availableParallelism, tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
+import { commandInNamespace, findNamespace } from "./namespace.mjs";
 import { npm } from "./npm.mjs";
 
 /** A launcher ends within milliseconds of its last anchor and supervisor; this is for a loaded machine. */
@@ -47,15 +48,8 @@ async function buildCheckAndTest() {
   if (soak) env.HOLDFAST_SOAK = "1";
   // Unit tests compute: a worker for each core.
   if (fast) env.SUITE_WORKERS = String(availableParallelism());
-  // A shell as PID 1, because it reaps orphans and Node does not. It must not exec its last command.
-  const [command, ...rest] =
-    namespace.unshare === null
-      ? [process.execPath, script, "--inside", ...vitestArguments]
-      : [
-          ...namespace.unshare,
-          ...["sh", "-c", '"$@"; exit $?', "sh"],
-          ...[process.execPath, script, "--inside", ...vitestArguments],
-        ];
+  const inner = [process.execPath, script, "--inside", ...vitestArguments];
+  const [command, ...rest] = commandInNamespace(namespace, inner);
   if (namespace.unshare === null)
     console.log("no PID namespace is available: survivors are found by an environment marker instead");
   const child = spawn(command, rest, { stdio: "inherit", env });
@@ -137,20 +131,6 @@ function countTests(file, problems) {
     failed: results.numFailedTests + unloaded.length,
     skipped: results.numPendingTests + results.numTodoTests,
   };
-}
-
-/** The strongest isolation this machine allows. Inside, the name is in HOLDFAST_TEST_NAMESPACE. */
-function findNamespace() {
-  const isolate = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"];
-  const candidates =
-    process.getuid?.() === 0
-      ? [{ name: "root", unshare: isolate }]
-      : [{ name: "user", unshare: [...isolate, "--user", "--map-root-user"] }];
-  for (const candidate of candidates) {
-    const [command, ...rest] = candidate.unshare;
-    if (process.platform === "linux" && spawnSync(command, [...rest, "true"]).status === 0) return candidate;
-  }
-  return { name: "none", unshare: null };
 }
 
 async function waitForSurvivors() {

@@ -1,4 +1,6 @@
+import { dashboardDefaults } from "./defaults/dashboard.js";
 import { gatewayDefaults } from "./defaults/gateway.js";
+import { mcpDefaults } from "./defaults/mcp.js";
 import { runDefaults } from "./defaults/runs.js";
 import { sessionDefaults } from "./defaults/sessions.js";
 import { storeDefaults } from "./defaults/store.js";
@@ -9,6 +11,8 @@ export const defaults = {
   ...runDefaults,
   ...storeDefaults,
   ...gatewayDefaults,
+  ...dashboardDefaults,
+  ...mcpDefaults,
   ...sessionDefaults,
   ...taskDefaults,
 } as const;

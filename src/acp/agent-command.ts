@@ -1,4 +1,4 @@
-import { type AgentEntry, fetchingArgv } from "../config/agents.js";
+import type { AgentEntry } from "../config/agents.js";
 import { BadInput } from "../errors.js";
 import type { AcpSession } from "../model/acp/session-and-turn.js";
 import { cleanEnvironment } from "../sessions/exec-environment.js";
@@ -29,6 +29,13 @@ export function storableArgv(argv: readonly string[], byOperator: boolean): read
   // The gateway's PATH may lead to another program than the one that the session was allowed to start.
   if (!byOperator && argv[0]?.includes("/") !== true) return null;
   return JSON.stringify(redactArguments(argv)) === JSON.stringify(argv) ? argv : null;
+}
+
+/** The command that fetches the agent's npm package, in its pinned version, and runs it. Null: it has none. */
+export function fetchingArgv({ argv: words, npm }: NonNullable<AgentEntry["acp"]>): readonly string[] | null {
+  return npm === undefined
+    ? null
+    : ["npx", "--yes", `--package=${npm.package}@${npm.version}`, "--", ...words];
 }
 
 export interface RequestedAgentCommand {

@@ -1,8 +1,9 @@
 import { setImmediate } from "node:timers/promises";
 import { NotFound } from "../errors.js";
-import type { AcpPermissionRequest, AcpSession, AcpTurn } from "../model/acp/session-and-turn.js";
+import type { AcpSession, AcpTurn } from "../model/acp/session-and-turn.js";
+import type { AcpPermissionRequest } from "../model/acp/permission-request.js";
 import type { Elicitation } from "../model/acp/elicitation.js";
-import type { AgentSettings } from "../model/acp/agent-state.js";
+import type { AgentSettings } from "../model/acp/agent-settings.js";
 import type { Survivor } from "../model/process.js";
 import { OPEN_RUN_STATES } from "../model/run.js";
 import type { ApprovalQuestion } from "../sessions/approval-question.js";
@@ -30,12 +31,12 @@ import type { CancelTurnOptions } from "./session/turn-runner.js";
 import type { TurnActivity } from "./turn/turn-summary.js";
 import type { UpdateFollower } from "./turn/update-follower.js";
 
-export interface ClosedSession {
+interface ClosedSession {
   readonly session: AcpSession;
   readonly survivors: readonly Survivor[];
 }
 
-export interface StartupReconciliation {
+interface StartupReconciliation {
   /** Sessions whose agents are still running. */
   readonly resumed: number;
   /** Sessions whose agents had ended. */
@@ -67,7 +68,7 @@ export class AcpController implements AsyncDisposable {
     const { supervisor } = this.#deps;
     const counts = { resumed: 0, down: 0, reaped: 0 };
     try {
-      for (const runner of await this.#registry.resumeAll())
+      for (const runner of (await this.#registry.resumeAll()).resumed)
         counts[runner.writer.row.state === "ready" ? "resumed" : "down"]++;
     } finally {
       this.#registry.startupDone.resolve();
@@ -86,8 +87,11 @@ export class AcpController implements AsyncDisposable {
     return counts;
   }
 
-  /** Resumes the sessions whose agents are these runs, which this supervisor has acquired, and those whose agents ended. */
-  async resumeSessionsOf(runs: readonly Run[]): Promise<void> {
+  /**
+   * Resumes the sessions whose agents are these runs, which this supervisor has acquired, and those whose agents ended.
+   * True: sessions are left that could not be resumed.
+   */
+  async resumeSessionsOf(runs: readonly Run[]): Promise<boolean> {
     const { store, supervisor } = this.#deps;
     const session = { gatewayInstanceId: supervisor.instanceId };
     for (const { runId } of runs) {
@@ -96,7 +100,7 @@ export class AcpController implements AsyncDisposable {
       if (row !== undefined && row.gatewayInstanceId !== supervisor.instanceId)
         await store.commitAcpChange(row.sessionId, row.gatewayInstanceId, { session });
     }
-    await this.#registry.resumeAll();
+    return (await this.#registry.resumeAll()).left > 0;
   }
 
   /** Returns the open session with the requested key, with an agent that is ready for a prompt; creates it if there is none. */

@@ -5,11 +5,11 @@ import {
   grantsAnyAccess,
   type RequestedClientAccess,
   resolveClientAccess,
-} from "../config/agents.js";
+} from "../config/client-access.js";
 import { resolveMcpServers } from "../config/mcp.js";
 import { SessionTaken } from "../errors.js";
 import type { AcpMode, AcpSession, McpServer, ReapPolicy } from "../model/acp/session-and-turn.js";
-import type { AgentResume, AgentSettings, StoredSettings } from "../model/acp/agent-state.js";
+import type { AgentResume, AgentSettings, StoredSettings } from "../model/acp/agent-settings.js";
 import type { PermissionRule } from "../model/acp/permission-rule.js";
 import type { SessionRecord } from "../model/session.js";
 import type { SessionOptions } from "../sessions/sessions.js";

@@ -9,6 +9,8 @@ export const defaultAcpLimits = {
   closeMs: defaults.acpCloseMs,
   /** Time for an agent to exit by itself after its input or output ended. */
   ownExitMs: defaults.acpOwnExitMs,
+  /** Time for the list of an agent's processes that is stored with the end of a turn. */
+  auditMs: defaults.acpAuditMs,
   settleMs: defaults.acpSettleMs,
   unusedRunMs: defaults.acpUnusedRunMs,
   graceMs: defaults.graceMs,

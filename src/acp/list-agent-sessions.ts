@@ -1,4 +1,4 @@
-import { NO_CLIENT_ACCESS, toClientCapabilities } from "../config/agents.js";
+import { NO_CLIENT_ACCESS, toClientCapabilities } from "../config/client-access.js";
 import { BadInput } from "../errors.js";
 import type { AgentCommand } from "./agent-command.js";
 import { type TemporaryAgentDeps, withTemporaryAgent } from "./agent/temporary-agent.js";

@@ -1,5 +1,5 @@
 import type { AuthMethod, ClientCapabilities } from "@agentclientprotocol/sdk";
-import { NO_CLIENT_ACCESS, toClientCapabilities } from "../config/agents.js";
+import { NO_CLIENT_ACCESS, toClientCapabilities } from "../config/client-access.js";
 import { defaults } from "../defaults.js";
 import { BadInput } from "../errors.js";
 import type { AgentCommand } from "./agent-command.js";
@@ -16,7 +16,7 @@ export interface LoginRequest {
 }
 
 /** A command that the caller runs in its terminal; exit status 0 means success. */
-export interface TerminalLogin {
+interface TerminalLogin {
   readonly argv: readonly string[];
   readonly env: Readonly<Record<string, string>>;
 }

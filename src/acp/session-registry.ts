@@ -1,10 +1,12 @@
 import { type Clock, hostClock } from "../async/clock.js";
 import { deferred } from "../async/deferred.js";
-import { type AgentEntry, recordedClientAccess } from "../config/agents.js";
+import type { AgentEntry } from "../config/agents.js";
+import { recordedClientAccess } from "../config/client-access.js";
 import type { ConfiguredMcpServer } from "../config/mcp.js";
 import type { ConfiguredPermissionRule } from "../config/permissions.js";
 import { AcpNotHeld, AcpSessionClosed, NotFound, SupervisorClosed } from "../errors.js";
-import type { AcpPermissionRequest, AcpSession } from "../model/acp/session-and-turn.js";
+import type { AcpSession } from "../model/acp/session-and-turn.js";
+import type { AcpPermissionRequest } from "../model/acp/permission-request.js";
 import type { Sessions } from "../sessions/sessions.js";
 import type { AcpChange, AcpStore } from "../store/acp/contract.js";
 import type { GatewayStore } from "../store/gateways/contract.js";
@@ -101,19 +103,20 @@ export class SessionRegistry {
     throw new AcpNotHeld({ ...row, gatewayInstanceId }, { gateway });
   }
 
-  /** Resumes every open session of this gateway. A session that cannot be resumed is reported. */
-  async resumeAll(): Promise<readonly SessionRunner[]> {
+  /** Resumes every open session of this gateway. A session that cannot be resumed is reported, and counted in `left`. */
+  async resumeAll(): Promise<{ readonly resumed: readonly SessionRunner[]; readonly left: number }> {
     const { store, supervisor, onProblem } = this.deps;
     const { instanceId: gatewayInstanceId } = supervisor;
-    const resumed = [];
-    for (const { sessionId } of await store.listAcpSessions({ open: true, gatewayInstanceId }))
+    const resumed: SessionRunner[] = [];
+    const open = await store.listAcpSessions({ open: true, gatewayInstanceId });
+    for (const { sessionId } of open)
       try {
         const runner = await this.#resume(sessionId);
         if (runner !== null) resumed.push(runner);
       } catch (cause) {
         if (!this.#disposed) onProblem(`ACP session ${sessionId} could not be resumed`, cause);
       }
-    return resumed;
+    return { resumed, left: open.length - resumed.length };
   }
 
   /** Null: the agent's process is alive, but another supervisor owns it. */
@@ -172,8 +175,9 @@ export class SessionRegistry {
     if (this.#disposed)
       throw new SupervisorClosed(supervisor.instanceId, "its gateway is stopping; nothing was done");
     const { clock } = this;
-    const onWritten = (id: string, { delivered }: AcpChange): void => {
-      this.updates.wake(id);
+    const onWritten = (id: string, change: AcpChange): void => {
+      const { delivered } = change;
+      this.updates.wake(id, change);
       if (delivered !== undefined) this.deps.onDelivered?.(id);
     };
     const remove = (): void => {

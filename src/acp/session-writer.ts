@@ -4,7 +4,7 @@ import { AcpNotHeld, StateUnusable } from "../errors.js";
 import type { AcpSession } from "../model/acp/session-and-turn.js";
 import type { AcpChange, AcpStore } from "../store/acp/contract.js";
 
-export interface SessionWriterDeps {
+interface SessionWriterDeps {
   readonly store: AcpStore;
   readonly clock: Clock;
   readonly onWritten: (sessionId: string, change: AcpChange) => void;
@@ -41,6 +41,11 @@ export class SessionWriter {
    */
   commit(build: () => AcpChange | null, done: () => void = () => undefined): Promise<boolean> {
     return this.#writes.run(() => this.#write(build, done));
+  }
+
+  /** Resolves when the changes so far are written or refused. */
+  async idle(): Promise<void> {
+    await this.#writes.idle();
   }
 
   /** Finishes the current write; nothing is written after that. */

@@ -100,7 +100,7 @@ const PARSERS: Readonly<
 };
 
 /** The agent's text in one document of its live output; null: none. */
-export function agentTextIn(output: CliOutput, document: Json | null): string | null {
+function agentTextIn(output: CliOutput, document: Json | null): string | null {
   if (document === null) return null;
   const { type } = document;
   switch (output) {
@@ -123,7 +123,7 @@ export function agentTextIn(output: CliOutput, document: Json | null): string | 
 }
 
 /** Null: the line is no JSON object. */
-export function parseDocument(line: string): Json | null {
+function parseDocument(line: string): Json | null {
   // Checked first, because an exception of JSON.parse is much slower.
   const parsed = line.startsWith("{") ? parseJson(line) : undefined;
   return isObject(parsed) ? parsed : null;

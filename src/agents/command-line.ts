@@ -31,7 +31,7 @@ export function noOutputLimit(
   return Math.max(watchdogFloorMs, Math.min(wanted, timeoutMs - BELOW_TIMEOUT_MS));
 }
 
-export interface CliRequest {
+interface CliRequest {
   readonly prompt: string;
   /** The agent's own id of the session to resume; null: a new session. */
   readonly sessionId: string | null;
@@ -41,7 +41,7 @@ export interface CliRequest {
   readonly timeoutMs: number;
 }
 
-export interface CliCommand {
+interface CliCommand {
   readonly argv: readonly string[];
   /** The complete input; null: none. */
   readonly stdin: string | null;

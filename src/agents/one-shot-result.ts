@@ -5,7 +5,7 @@ import { parseCliOutput } from "./cli-output.js";
 import { isAgentSessionId } from "./command-line.js";
 import type { CliOutput } from "../config/agents.js";
 
-export interface OneShotOutput {
+interface OneShotOutput {
   readonly stdout: string;
   readonly stderr: string;
   /** Why the run failed; null: it succeeded. */

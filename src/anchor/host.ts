@@ -9,7 +9,7 @@ import type {
   SilentFile,
   StreamName,
   SweptFile,
-} from "./run-dir/types.js";
+} from "./run-dir/file-contents.js";
 import type {
   CgroupState,
   InspectOptions,
@@ -18,14 +18,14 @@ import type {
   ProcessEvidence,
   ReapRequest,
   ReapResult,
-} from "./inspect/types.js";
-import type { AnchorLink, StartSpec } from "./protocol/types.js";
+} from "./inspect/evidence.js";
+import type { AnchorLink, StartSpec } from "./protocol/link-contract.js";
 import type { LocalInstance } from "./instance/instance-directories.js";
 
 export type { LocalInstance };
-export type * from "./inspect/types.js";
-export type * from "./protocol/types.js";
-export type * from "./run-dir/types.js";
+export type * from "./inspect/evidence.js";
+export type * from "./protocol/link-contract.js";
+export type * from "./run-dir/file-contents.js";
 
 /**
  * The only interface to start, inspect or signal processes. The native host uses the anchor binary; a simulated one has
@@ -34,6 +34,12 @@ export type * from "./run-dir/types.js";
 export interface AnchorHost extends AsyncDisposable {
   readonly machine: MachineIdentity;
   readonly anchorPath: string;
+  /** The run id of a warm anchor: `start` with this id, pipes and no limits uses that anchor. Null: no anchor is ready. */
+  nextWarmRun(): string | null;
+  /** Lists the directories of warm anchors, and of those that ended before START, except the warm anchors of this host. */
+  listWarmRunIds(instanceId: string): Promise<readonly string[]>;
+  /** Removes the directory of a warm anchor that has ended; does nothing while the anchor is alive. */
+  discardWarmAnchor(run: RunAddress): Promise<void>;
   /** Prepares a run and resolves with its gate closed. Rejects with SpawnFailed. */
   start(spec: StartSpec): Promise<AnchorLink>;
   /**
@@ -41,8 +47,17 @@ export interface AnchorHost extends AsyncDisposable {
    * if it does not answer within `withinMs`. Epoch 0 observes.
    */
   attach(run: RunAddress, epoch: number, withinMs?: number): Promise<AnchorLink | null>;
-  /** Reads a spool by offset without consuming it. Empty if there is nothing at or after `offset`. */
-  readOutput(run: RunAddress, stream: StreamName, offset: number, maxBytes: number): Promise<OutputSlice>;
+  /**
+   * Reads a spool by offset without consuming it. Empty if there is nothing at or after `offset`. `into`: the memory for the
+   * bytes, instead of new memory.
+   */
+  readOutput(
+    run: RunAddress,
+    stream: StreamName,
+    offset: number,
+    maxBytes: number,
+    into?: Uint8Array,
+  ): Promise<OutputSlice>;
   readRunFiles(run: RunAddress): Promise<RunFiles>;
   /** Lists all instances of this state directory, including this one. */
   listInstances(): Promise<readonly LocalInstance[]>;

@@ -5,22 +5,18 @@ import { defaults } from "../defaults.js";
 import { AnchorUnusable } from "../errors.js";
 import { errnoCode, errorMessage } from "../home/errno.js";
 import { asBoolean, asNullable, asObject, asString, parseJson } from "../text/parse-json.js";
-import { anchorEnvironment } from "./binary.js";
+import { anchorEnvironment } from "./one-shot-modes.js";
 import { handshake, isNotListening, type MessageConnection } from "./protocol/connection.js";
 import { decodeLeaderStatus } from "./protocol/events.js";
 import { type AnchorMessage, encodeMessage, type MessageFields } from "./protocol/message-codec.js";
 import { PREVIOUS_PROTOCOL, PROTOCOL } from "./protocol/messages.js";
-import type { LeaderStatus } from "./run-dir/types.js";
+import type { LeaderStatus } from "./run-dir/file-contents.js";
 
 /** Longer than any ready line; a process that writes more is not the launcher. */
 const MAX_READY_LINE = 64 * 1024;
 
 /** Starts a launcher in its own session and returns when it listens. The launcher outlives this process. */
-export async function startLauncher(
-  anchorPath: string,
-  instanceDir: string,
-  instanceId: string,
-): Promise<void> {
+async function startLauncher(anchorPath: string, instanceDir: string, instanceId: string): Promise<void> {
   const child = spawn(anchorPath, ["launch", "--dir", instanceDir, "--instance", instanceId], {
     detached: true,
     windowsHide: true,
@@ -88,23 +84,28 @@ export interface AnchorLoss {
   readonly status: LeaderStatus | null;
 }
 
-export interface LauncherLocation {
+interface LauncherLocation {
   readonly anchorPath: string;
   readonly instanceDir: string;
   readonly instanceId: string;
 }
 
 const HOLD = encodeMessage("hold", {});
+/** A key in hexadecimal digits; launchers of earlier versions wrote none. */
+const MAX_MARKER_BYTES = 64;
 
 /** The instance's launcher. It is started when first needed, and held until this supervisor closes. */
 export class Launcher {
   readonly socketPath: string;
   readonly #location: LauncherLocation;
   readonly #onLoss: (loss: AnchorLoss) => void;
+  /** Called when the connection to the launcher is lost or closed. */
+  onReleased: () => void = () => undefined;
   /** Shared by concurrent first starts; null again after the launcher is lost. */
   #holding: Promise<MessageConnection> | null = null;
   #connection: MessageConnection | null = null;
   #protocol = PROTOCOL;
+  #startsWarm = false;
   #closed = false;
 
   constructor(location: LauncherLocation, onLoss: (loss: AnchorLoss) => void) {
@@ -129,6 +130,11 @@ export class Launcher {
     return this.#protocol;
   }
 
+  /** True while a launcher that accepts WARM is held. */
+  get startsWarm(): boolean {
+    return this.#connection !== null && this.#startsWarm;
+  }
+
   /** False as soon as the connection is known to be lost. */
   isHeldBy(connection: MessageConnection): boolean {
     return this.#connection === connection;
@@ -143,6 +149,7 @@ export class Launcher {
     this.#connection = null;
     this.#holding = null;
     connection.close();
+    this.onReleased();
   }
 
   /** A launcher that is not held exits with its last anchor. */
@@ -175,9 +182,10 @@ export class Launcher {
       frame: HOLD,
       expected: "launcher",
       timeoutMs: defaults.launcherReadyMs,
-      onAnswer: ({ protocol }, connection) => {
+      onAnswer: ({ protocol, warm }, connection) => {
         held = connection;
         this.#protocol = Math.min(protocol, PROTOCOL);
+        this.#startsWarm = warm && protocol === PROTOCOL;
         return this.#listen(connection);
       },
     });
@@ -224,10 +232,12 @@ function toAnchorLoss(message: MessageFields<"anchorLost">): AnchorLoss {
   return { runId: message.runId, anchorPid: message.anchorPid, status: decodeLeaderStatus(message) };
 }
 
-/** Removes a stale socket. Another kind of file was put there by a user. */
+/** Removes a stale socket: on Windows the file with its key. Another kind of file was put there by a user. */
 async function removeStaleSocket(path: string): Promise<void> {
   try {
-    if (!(await lstat(path)).isSocket()) {
+    const found = await lstat(path);
+    const isMarker = process.platform === "win32" && found.isFile() && found.size <= MAX_MARKER_BYTES;
+    if (!found.isSocket() && !isMarker) {
       throw new AnchorUnusable(path, `${path} is not a socket; move it away, then runs can be started`);
     }
     await rm(path, { force: true });

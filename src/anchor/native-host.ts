@@ -1,16 +1,18 @@
+import { join } from "node:path";
 import { Semaphore } from "../async/concurrency.js";
 import { LimitUnavailable } from "../errors.js";
 import { findAnchorBinary, installAnchorBinary, requireSameVersion } from "./binary.js";
 import type { AnchorHost, AnchorLink, RunAddress, SilentFile, StartSpec } from "./host.js";
-import { removeInstance } from "./instance/instance-directories.js";
+import { listCgroups, removeInstance } from "./instance/instance-directories.js";
 import { type AnchorLoss, Launcher } from "./launcher.js";
 import { NativeObserver, type NativeObserverOptions, type OpenAttempt } from "./native-observer.js";
-import { isLauncherListening } from "./protocol/connection.js";
+import { isLauncherListening, isListening } from "./protocol/connection.js";
 import { isDisconnected, type StartAttempt, startError } from "./protocol/errors.js";
 import { PROTOCOL } from "./protocol/messages.js";
 import { newRunKey, startFrame } from "./protocol/requests.js";
+import { canStartWarm, type WarmAnchor, WarmAnchors, welcomeOf } from "./warm-anchors.js";
 
-export interface NativeHostOptions extends NativeObserverOptions {
+interface NativeHostOptions extends NativeObserverOptions {
   /** The binary to install. Default: the package's, or the value of `HOLDFAST_ANCHOR`. */
   readonly anchorSource?: string;
 }
@@ -37,6 +39,7 @@ const OLD_LAUNCHER_MESSAGE =
 
 class NativeAnchorHost extends NativeObserver implements NativeHost {
   readonly #launcher: Launcher;
+  readonly #warm: WarmAnchors;
   readonly #starts = new Semaphore(MAX_CONCURRENT_STARTS);
   readonly #lossListeners: ((loss: AnchorLoss) => void)[] = [];
 
@@ -46,6 +49,16 @@ class NativeAnchorHost extends NativeObserver implements NativeHost {
     this.#launcher = new Launcher({ anchorPath, instanceDir, instanceId }, (loss) => {
       for (const listener of this.#lossListeners) listener(loss);
     });
+    this.#warm = new WarmAnchors(this.#launcher, this.identity);
+    this.#launcher.onReleased = () => this.#warm.discard();
+  }
+
+  nextWarmRun(): string | null {
+    return this.#warm.next();
+  }
+
+  override async listWarmRunIds(instanceId: string): Promise<readonly string[]> {
+    return (await super.listWarmRunIds(instanceId)).filter((runId) => !this.#warm.has(runId));
   }
 
   onAnchorLost(listener: (loss: AnchorLoss) => void): void {
@@ -56,7 +69,8 @@ class NativeAnchorHost extends NativeObserver implements NativeHost {
     const run = { instanceId: this.instances.ownInstanceId, runId: spec.runId };
     // Validates the id before anything is started.
     this.runDirectory(run);
-    const key = newRunKey();
+    const warm = canStartWarm(spec) ? this.#warm.get(spec.runId) : null;
+    const key = warm?.key ?? newRunKey();
     const frame = startFrame(PROTOCOL, spec, this.identity, key);
     const encodeFor = (protocol: number): Buffer => {
       if (protocol === PROTOCOL) return frame;
@@ -66,9 +80,22 @@ class NativeAnchorHost extends NativeObserver implements NativeHost {
       return startFrame(protocol, spec, this.identity, key);
     };
     const attempt = { cwd: spec.cwd, command: spec.argv[0] ?? "" };
+    this.#warm.onStart();
+    if (warm !== null) return this.#startWarm(this.#warm.take(warm), frame, spec, attempt);
     const { link, answer } = await this.#starts.run(() => this.#startAnchor(run, encodeFor, attempt));
     if (link !== null) return link;
     throw startError(spec.runId, answer, attempt);
+  }
+
+  async discardWarmAnchor(run: RunAddress): Promise<void> {
+    const { instanceId, runId } = run;
+    const runs = this.runsOf(run);
+    if (this.#warm.has(runId) || (await isListening(join(runs.warmPathOf(runId), "sock")))) return;
+    const cgroups = await listCgroups(this.instances.pathOf(instanceId), instanceId);
+    const cgroup = cgroups.find((each) => each.runId === runId) ?? null;
+    // The child exits with its anchor, unless it is stopped.
+    if (cgroup !== null) await this.reap({ root: null, cgroup, leaseId: null, graceMs: 0 });
+    await runs.removeWarm(runId);
   }
 
   async removeInstance(instanceId: string): Promise<boolean> {
@@ -90,8 +117,20 @@ class NativeAnchorHost extends NativeObserver implements NativeHost {
   }
 
   override async [Symbol.asyncDispose](): Promise<void> {
+    this.#warm.close();
     this.#launcher.close();
     await super[Symbol.asyncDispose]();
+  }
+
+  /** Does not wait: the identities are known, and nothing runs before GO. */
+  #startWarm(warm: WarmAnchor, frame: Buffer, spec: StartSpec, attempt: StartAttempt): AnchorLink {
+    const run = { instanceId: this.instances.ownInstanceId, runId: spec.runId };
+    const { connection } = warm;
+    const link = this.createLink(run, welcomeOf(warm, spec), connection, attempt);
+    connection.listener = link;
+    connection.keepAlive(true);
+    connection.send(frame);
+    return link;
   }
 
   async #startAnchor(

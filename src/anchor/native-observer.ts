@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import { defaults } from "../defaults.js";
-import type { MachineIdentity } from "../model/process.js";
+import type { MachineIdentity, ProcessIdentity } from "../model/process.js";
 import type {
   AnchorHost,
   AnchorLink,
@@ -9,19 +9,23 @@ import type {
   InspectOptions,
   RunAddress,
 } from "./host.js";
-import { LEASE_MARKER, listMarkedProcesses, type MarkedProcess } from "./inspect/by-marker.js";
-import { inspectCgroups, listCgroupMembers } from "./inspect/cgroups.js";
-import { inspectPort, inspectProcesses, type LiveProcesses } from "./inspect/processes.js";
+import { LEASE_MARKER, listMarkedProcesses, type MarkedProcess } from "./inspect/marked-processes.js";
+import { BatchedInspection } from "./inspect/batched-inspection.js";
+import { inspectCgroups } from "./inspect/cgroups.js";
+import { inspectProcesses } from "./inspect/processes.js";
+import { inspectTrees, type InspectedTrees } from "./inspect/trees.js";
+import { inspectPort } from "./inspect/ports.js";
 import { continueAnchor, reap } from "./inspect/reap.js";
 import { InstanceDirectories, listRunCgroups } from "./instance/instance-directories.js";
-import { handshake, type HandshakeResult } from "./protocol/connection.js";
+import { handshake, type HandshakeResult, type MessageConnection } from "./protocol/connection.js";
 import { attachError, isDisconnected, type StartAttempt } from "./protocol/errors.js";
 import { decodeWelcome } from "./protocol/events.js";
 import { NativeLink } from "./protocol/link.js";
+import type { Welcome } from "./protocol/link-contract.js";
 import { PREVIOUS_PROTOCOL, PROTOCOL } from "./protocol/messages.js";
 import { helloFrame, type SupervisorIdentity } from "./protocol/requests.js";
 import type { RunDirectories } from "./run-dir/run-directories.js";
-import { SpoolCache } from "./run-dir/spool.js";
+import { SpoolCache } from "./run-dir/spool-cache.js";
 
 /** No instance has this id: it is longer than an instance id. */
 const OBSERVER_ID = "observes-only";
@@ -45,6 +49,9 @@ export class NativeObserver implements AsyncDisposable {
   protected readonly instances: InstanceDirectories;
   protected readonly spools = new SpoolCache();
   readonly #links = new Set<AnchorLink>();
+  readonly #briefInspections = new BatchedInspection((wanted) =>
+    inspectProcesses(this.anchorPath, wanted, { brief: true }),
+  );
 
   constructor(options: NativeObserverOptions, anchorPath: string) {
     const { home, instanceId, incarnation, instanceDir, machine } = options;
@@ -77,8 +84,8 @@ export class NativeObserver implements AsyncDisposable {
     throw attachError(run.runId, path, answer);
   }
 
-  readonly readOutput: AnchorHost["readOutput"] = async (run, stream, offset, maxBytes) =>
-    this.spools.read(this.runDirectory(run), stream, offset, maxBytes);
+  readonly readOutput: AnchorHost["readOutput"] = async (run, stream, offset, maxBytes, into) =>
+    this.spools.read(this.runDirectory(run), stream, offset, maxBytes, into);
 
   readonly readRunFiles: AnchorHost["readRunFiles"] = async (run) => this.runsOf(run).readRunFiles(run.runId);
 
@@ -87,11 +94,18 @@ export class NativeObserver implements AsyncDisposable {
   readonly listRunIds: AnchorHost["listRunIds"] = async (instanceId) =>
     this.instances.runs(instanceId).list();
 
+  async listWarmRunIds(instanceId: string): Promise<readonly string[]> {
+    return this.instances.runs(instanceId).listWarm();
+  }
+
   readonly listRunCgroups: AnchorHost["listRunCgroups"] = async (instanceId) =>
     listRunCgroups(this.instances.pathOf(instanceId), instanceId);
 
-  readonly inspectProcesses: AnchorHost["inspectProcesses"] = (wanted, options) =>
-    inspectProcesses(this.anchorPath, wanted, options);
+  readonly inspectProcesses: AnchorHost["inspectProcesses"] = (wanted, options = {}) => {
+    if (wanted.length > 0 && options.brief === true && options.ports !== true)
+      return this.#briefInspections.inspect(wanted);
+    return inspectProcesses(this.anchorPath, wanted, options);
+  };
 
   async findMarkedLeases(leaseIds: readonly string[]): Promise<ReadonlySet<string>> {
     if (leaseIds.length === 0) return new Set();
@@ -109,12 +123,12 @@ export class NativeObserver implements AsyncDisposable {
     return this.runsOf(run).readScope(run.runId);
   }
 
-  /** Returns the processes of each cgroup; null if it is gone or not visible from here. */
-  listCgroupMembers(
-    wanted: readonly CgroupRef[],
+  inspectTrees(
+    processes: readonly ProcessIdentity[],
+    cgroups: readonly CgroupRef[],
     options?: Pick<InspectOptions, "ports">,
-  ): Promise<readonly (LiveProcesses | null)[]> {
-    return listCgroupMembers(this.anchorPath, wanted, options);
+  ): Promise<InspectedTrees> {
+    return inspectTrees(this.anchorPath, processes, cgroups, options);
   }
 
   readonly inspectPort: AnchorHost["inspectPort"] = (port) => inspectPort(this.anchorPath, port);
@@ -161,17 +175,24 @@ export class NativeObserver implements AsyncDisposable {
       frame,
       expected: "welcome",
       timeoutMs: withinMs,
-      onAnswer: (welcome, connection) => {
-        const opened = new NativeLink(decodeWelcome(welcome), connection, attempt, {
-          readExit: () => this.runsOf(run).readExit(run.runId),
-          onClosed: () => this.#links.delete(opened),
-        });
-        this.#links.add(opened);
-        link = opened;
-        return opened;
-      },
+      onAnswer: (welcome, connection) =>
+        (link = this.createLink(run, decodeWelcome(welcome), connection, attempt)),
     });
     return { link, answer };
+  }
+
+  protected createLink(
+    run: RunAddress,
+    welcome: Welcome,
+    connection: MessageConnection,
+    attempt: StartAttempt | null,
+  ): NativeLink {
+    const link = new NativeLink(welcome, connection, attempt, {
+      readExit: () => this.runsOf(run).readExit(run.runId),
+      onClosed: () => this.#links.delete(link),
+    });
+    this.#links.add(link);
+    return link;
   }
 }
 

@@ -8,11 +8,11 @@ import type { RequestOf, ResponseOf, Verb } from "./contract.js";
 import { endpoints } from "./endpoints.js";
 import { type ErrorResponse, GatewayError } from "./error-response.js";
 import {
-  type GatewayAddress,
-  ProvenAgent,
-  type ProvenRequestOptions,
-  sendProven,
-} from "./proven-connection.js";
+  AuthenticatedHttpAgent,
+  type AuthenticatedRequestOptions,
+  sendAuthenticated,
+} from "./authenticated-http-agent.js";
+import type { GatewayAddress } from "./authenticated-connection.js";
 import type { Route } from "./route.js";
 
 export { GatewayError } from "./error-response.js";
@@ -37,7 +37,7 @@ export type GatewayClient = {
  * they know it, once per connection.
  */
 export function createClient(options: ClientOptions): GatewayClient {
-  const agent = new ProvenAgent(options);
+  const agent = new AuthenticatedHttpAgent(options);
   const verbs = Object.keys(routeOf) as Verb[];
   return Object.fromEntries(
     verbs.map((verb) => [
@@ -50,7 +50,7 @@ export function createClient(options: ClientOptions): GatewayClient {
 
 async function callRoute(
   { socketPath }: ClientOptions,
-  agent: ProvenAgent,
+  agent: AuthenticatedHttpAgent,
   verb: Verb,
   input: PartialRequestOf<Verb>,
   signal: AbortSignal | undefined,
@@ -86,7 +86,7 @@ async function retryWhileQueueFull<T>(attempt: () => Promise<T>): Promise<T> {
 
 function sendRequest(
   socketPath: string,
-  agent: ProvenAgent,
+  agent: AuthenticatedHttpAgent,
   method: string,
   path: string,
   body: string | null,
@@ -101,7 +101,7 @@ function sendRequest(
         : `the gateway on ${socketPath} broke off: ${cause.message}`;
       reject(new GatewayUnreachable(why, { cause }));
     };
-    const options: ProvenRequestOptions = {
+    const options: AuthenticatedRequestOptions = {
       agent,
       socketPath,
       method,
@@ -121,7 +121,7 @@ function sendRequest(
       );
     });
     request.on("error", failed);
-    sendProven(request, body ?? undefined);
+    sendAuthenticated(request, body ?? undefined);
   });
 }
 
@@ -141,10 +141,12 @@ function parseJson(text: string): unknown {
 export async function* followNdjson<Line>(
   address: GatewayAddress,
   path: string,
+  signal?: AbortSignal,
 ): AsyncGenerator<Line, boolean, undefined> {
   const { socketPath } = address;
-  const request = httpRequest({ agent: new ProvenAgent(address), socketPath, path });
-  sendProven(request);
+  const options = signal === undefined ? {} : { signal };
+  const request = httpRequest({ agent: new AuthenticatedHttpAgent(address), socketPath, path, ...options });
+  sendAuthenticated(request);
   try {
     const [response] = (await once(request, "response").catch((cause: unknown) => {
       if (cause instanceof HoldfastError) throw cause;

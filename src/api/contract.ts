@@ -6,6 +6,7 @@ import * as acp from "./routes/acp-sessions.js";
 import * as acpAgent from "./routes/acp-agent.js";
 import * as acpPermissions from "./routes/acp-permissions.js";
 import * as agents from "./routes/agents.js";
+import * as dashboard from "./routes/dashboard.js";
 import * as exec from "./routes/exec.js";
 import * as gateway from "./routes/gateway.js";
 import * as runControl from "./routes/run-control.js";
@@ -18,7 +19,11 @@ export const contract = {
   status: gateway.statusRoute,
   stop: gateway.stopRoute,
   listGateways: gateway.listGatewaysRoute,
+  health: gateway.healthRoute,
   events: gateway.eventsRoute,
+  openDashboard: dashboard.openDashboardRoute,
+  closeDashboard: dashboard.closeDashboardRoute,
+  viewRuns: runs.viewRunsRoute,
   listRuns: runs.listRunsRoute,
   getRun: runs.getRunRoute,
   runProcesses: runs.runProcessesRoute,

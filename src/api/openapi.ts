@@ -14,7 +14,10 @@ const TAGS: Readonly<Record<string, readonly [name: string, description: string]
   gateway: ["Gateway", "The gateway, its peers and its events."],
   gateways: ["Gateway", ""],
   events: ["Gateway", ""],
+  dashboard: ["Gateway", ""],
+  health: ["Gateway", ""],
   runs: ["Runs", "Commands and their processes."],
+  "runs-view": ["Runs", ""],
   exec: ["Runs", ""],
   processes: ["Runs", ""],
   sessions: ["Sessions", "Identities that start work, and their messages."],
@@ -67,6 +70,13 @@ export function openApiDocument(): object {
   };
 }
 
+function tagOf(path: string): string {
+  const [, , noun = ""] = path.split("/");
+  const tag = TAGS[noun];
+  if (tag === undefined) throw new Error(`TAGS has no entry for ${noun}, of ${path}`);
+  return tag[0];
+}
+
 const errorSchema = {
   type: "object",
   description: "`code` is stable; docs/reference/errors.md lists all codes and their fields.",
@@ -89,7 +99,7 @@ function operation(verb: string, route: Route, schemas: Schemas): object {
       audience === "operator"
         ? "Needs the operator's token."
         : "Needs the token of the operator or a session.",
-    tags: [TAGS[path.split("/")[2] ?? ""]?.[0]],
+    tags: [tagOf(path)],
     parameters: [...parameters(params, "path", schemas), ...parameters(query, "query", schemas)],
     ...(method === "POST"
       ? { requestBody: { required: false, content: jsonContent(jsonSchema(body, "input", schemas)) } }

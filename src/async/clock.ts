@@ -51,7 +51,7 @@ export const systemClock: Clock = {
 };
 
 /** See time_namespaces(7). Offsets are relative to the initial namespace, also in nested namespaces. */
-export interface TimeNamespace {
+interface TimeNamespace {
   /**
    * `time:[4026531834]`, followed by the offsets that are not 0, because the kernel reuses the numbers of namespaces.
    */

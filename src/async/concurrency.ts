@@ -44,6 +44,33 @@ async function settleCallers<Found>(
   }
 }
 
+/** One operation at a time. All calls during an operation share the next, which begins after each of them. */
+export class SharedOperation<Result> {
+  readonly #operation: () => Promise<Result>;
+  #running: Promise<Result> | null = null;
+  #next: Promise<Result> | null = null;
+
+  constructor(operation: () => Promise<Result>) {
+    this.#operation = operation;
+  }
+
+  run(): Promise<Result> {
+    if (this.#next !== null) return this.#next;
+    if (this.#running === null) return this.#begin();
+    const begin = (): Promise<Result> => this.#begin();
+    this.#next = this.#running.then(begin, begin);
+    return this.#next;
+  }
+
+  #begin(): Promise<Result> {
+    this.#next = null;
+    this.#running = this.#operation().finally(() => {
+      this.#running = null;
+    });
+    return this.#running;
+  }
+}
+
 /** Limits the number of concurrent operations. Further operations wait in order. */
 export class Semaphore {
   #free: number;
@@ -67,14 +94,26 @@ export class Semaphore {
   }
 }
 
-/** Runs all of `work`, at most `limit` at a time. Results are in no particular order. */
+/**
+ * Runs all of `work`, at most `limit` at a time. Results are in no particular order. After a failure nothing more is
+ * started, and it rejects when what was started has ended.
+ */
 export async function runConcurrently<T>(limit: number, work: readonly (() => Promise<T>)[]): Promise<T[]> {
   const results: T[] = [];
+  const failures: unknown[] = [];
   const pending = work.values();
   const worker = async (): Promise<void> => {
-    for (const each of pending) results.push(await each());
+    for (const each of pending)
+      try {
+        results.push(await each());
+        if (failures.length > 0) return;
+      } catch (error) {
+        failures.push(error);
+        return;
+      }
   };
   await Promise.all(Array.from({ length: Math.min(limit, work.length) }, worker));
+  if (failures.length > 0) throw failures[0];
   return results;
 }
 

@@ -1,5 +1,5 @@
 /** The result of one read. */
-export interface RowPage<Row> {
+interface RowPage<Row> {
   readonly rows: readonly Row[];
   /** More rows may be there already. */
   readonly full?: boolean;
@@ -23,8 +23,8 @@ export class RowFollower {
 
   /** Wakes the readers of a key. Default: all readers. */
   wake(key?: string): void {
-    for (const [each, readers] of this.#waiting)
-      if (key === undefined || each === key) for (const go of readers) go();
+    if (key !== undefined) for (const go of this.#waiting.get(key) ?? []) go();
+    else for (const readers of this.#waiting.values()) for (const go of readers) go();
   }
 
   /** Ends all `follow` streams after their next read. */

@@ -1,6 +1,6 @@
 import { stat } from "node:fs/promises";
 import { isIP } from "node:net";
-import { isAllowedAddress } from "../config/addresses.js";
+import { isAllowedAddress } from "../config/network-addresses.js";
 import {
   type ChannelEntries,
   type ChannelEntry,
@@ -16,7 +16,7 @@ import { TELEGRAM_TOKEN } from "./telegram.js";
 import { parseSigningKey } from "./webhook.js";
 
 /** A fault in the configuration of a channel. `fatal`: no notification can be delivered. */
-export interface ChannelProblem {
+interface ChannelProblem {
   readonly fatal: boolean;
   readonly what: string;
   readonly remedy: string;

@@ -12,7 +12,7 @@ import { boundText, type Channel, notificationPayload } from "./channel.js";
 
 export type Spawner = Pick<Supervisor, "spawn">;
 
-export interface ProgramCall {
+interface ProgramCall {
   /** The channel, which becomes a label of the run. */
   readonly name: string;
   readonly argv: readonly string[];

@@ -1,7 +1,7 @@
 import type { ChannelEntry } from "../config/channels.js";
 import { InboxFull, SessionClosed } from "../errors.js";
 import type { Notification, SessionTarget } from "../model/outbox.js";
-import type { SessionHistory } from "../sessions/history.js";
+import type { SessionHistory } from "../sessions/messages-and-inbox.js";
 import { type Deliver, DeliveryFailed, type DeliveryReceipt } from "../tasks/delivery-attempt.js";
 import { type Bell, bellChannel } from "./bell.js";
 import type { Channel } from "./channel.js";
@@ -15,7 +15,7 @@ import { webhookChannel } from "./webhook.js";
 export const INBOX_ACTOR = "tasks";
 
 /** Delivers the end of a task to a session's agent by waking it. */
-export type Wake = (target: SessionTarget, notification: Notification) => Promise<DeliveryReceipt>;
+type Wake = (target: SessionTarget, notification: Notification) => Promise<DeliveryReceipt>;
 
 /** Delivers notifications to channels and to the inboxes of sessions. Without `wake`, no agent is woken. */
 export function createDeliver(
@@ -57,7 +57,7 @@ async function putIntoInbox(
   }
 }
 
-export interface ChannelDeps {
+interface ChannelDeps {
   /** For channels that are programs. */
   readonly supervisor: Spawner;
   readonly bell: Bell;

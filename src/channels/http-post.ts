@@ -4,7 +4,7 @@ import { type ClientRequest, type IncomingMessage, request as httpRequest } from
 import { request as httpsRequest, type RequestOptions } from "node:https";
 import { isIP, type LookupFunction } from "node:net";
 import { Semaphore } from "../async/concurrency.js";
-import { isAllowedAddress } from "../config/addresses.js";
+import { isAllowedAddress } from "../config/network-addresses.js";
 import type { HttpChannelOptions } from "../config/channels.js";
 import { defaults } from "../defaults.js";
 import { packageVersion } from "../home/package.js";
@@ -23,7 +23,7 @@ export function boundRetryAfter(ms: number): number {
   return Math.min(Math.max(ms, 0), defaults.channelRetryAfterMs);
 }
 
-export interface HttpMessage {
+interface HttpMessage {
   readonly url: URL;
   readonly headers?: Readonly<Record<string, string>>;
   readonly body: string;

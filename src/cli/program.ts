@@ -1,23 +1,22 @@
-import { isAbsolute } from "node:path";
 import { Command, CommanderError } from "commander";
 import { StoreUnreadable } from "../errors.js";
 import { packageVersion } from "../home/package.js";
-import { onReadableSecret } from "../home/path-trust.js";
-import { requireSafeHome, resolveHome } from "../home/state-directory.js";
-import { isStoreFailure, requireOriginal } from "../store/open.js";
+import { isStoreFailure } from "../store/open.js";
 import { addAcpCommand } from "./acp/command.js";
 import { expandShortForm, mayBeShortForm } from "./options/acp-short-form.js";
 import { addAgentCommand, addAgentsCommand } from "./agents/command.js";
 import { addApprovalsCommand } from "./approvals/command.js";
 import { addCompletionCommand } from "./completion/command.js";
 import { addConfigCommand } from "./config/command.js";
+import { addDashboardCommand } from "./dashboard/command.js";
 import { addDoctorCommand } from "./doctor/command.js";
 import { addGatewayCommand, addGatewaysCommand } from "./gateway/command.js";
+import { addMcpCommand } from "./mcp/command.js";
 import { addNotifyCommand } from "./notify/command.js";
 import { findCommand, findUnknownCommand, helpConfiguration, unknownCommandText } from "./options/help.js";
 import type { SetExitCode } from "./options/parsers.js";
 import { exitCodes } from "./print/exit-code.js";
-import { formatNotice, notice } from "./print/errors-and-notices.js";
+import { formatNotice } from "./print/errors-and-notices.js";
 import { print } from "./print/write-output.js";
 import { addProcessCommand } from "./process/command.js";
 import {
@@ -36,7 +35,9 @@ import { addRunCommand } from "./run/command.js";
 import { addRunsCommand } from "./runs/command.js";
 import { addServiceCommand } from "./service/command.js";
 import { addSessionsCommand } from "./sessions/command.js";
+import { addShellenvCommand } from "./shellenv/command.js";
 import { addStateCommand } from "./state/command.js";
+import { rejectForeignState, reportReadableSecrets } from "./check-state-directory.js";
 import { addStoreCommand } from "./store/command.js";
 import { addTasksCommand } from "./tasks/command.js";
 import { addUnmanagedCommand } from "./unmanaged/command.js";
@@ -130,16 +131,19 @@ const GROUPS: readonly (readonly [heading: string, ...adders: AddCommand[]])[] =
     addTasksCommand,
     addApprovalsCommand,
     addAgentsCommand,
+    addMcpCommand,
     addNotifyCommand,
   ],
   [
     "Gateway and setup:",
+    addDashboardCommand,
     addGatewayCommand,
     addGatewaysCommand,
     addConfigCommand,
     addStateCommand,
     addStoreCommand,
     addDoctorCommand,
+    addShellenvCommand,
     addCompletionCommand,
   ],
 ];
@@ -176,8 +180,7 @@ store cannot be read.
   program.hook("preAction", async (_, command) => {
     const path = commandPath(command);
     // These two commands report readable secrets themselves.
-    if (path[0] !== "doctor" && path.join(" ") !== "gateway run")
-      onReadableSecret((message) => notice(message, "yellow"));
+    if (path[0] !== "doctor" && path.join(" ") !== "gateway run") reportReadableSecrets();
     if (!COPY_SAFE_COMMANDS.has(path[0] ?? "")) await rejectForeignState();
   });
   removeHelpCommands(program);
@@ -198,19 +201,6 @@ const COPY_SAFE_COMMANDS: ReadonlySet<string> = new Set([
 /** The words of a command without `holdfast`: `["runs", "list"]`. */
 function commandPath(command: Command): string[] {
   return command.parent === null ? [] : [...commandPath(command.parent), command.name()];
-}
-
-/** No command may use a copy of a state directory, or a directory that another user controls. */
-async function rejectForeignState(): Promise<void> {
-  const home = resolveHome();
-  // Checked before anything in the directory is read. Other errors of the directory are reported by the command that uses it.
-  if (isAbsolute(home)) requireSafeHome(home);
-  const { kind, recorded } = await requireOriginal(home);
-  if (kind === "moved")
-    notice(
-      `this state directory was moved here from ${recorded?.path}; no run is open in it, so it is used as it is`,
-      "dim",
-    );
 }
 
 /** `holdfast help runs list`: commander's own help command knows only one level. */

@@ -1,7 +1,7 @@
 import { isAbsolute } from "node:path";
 import { z } from "zod";
 import { defaults } from "../defaults.js";
-import { isNetwork } from "./addresses.js";
+import { isNetwork } from "./network-addresses.js";
 import { argument, tableName, variableName } from "./agents.js";
 
 /** A chat by its number or public name, and a thread in it: `-1001234567890/17`. */
@@ -89,7 +89,7 @@ export function channelKeys(kind: unknown): readonly string[] {
 }
 
 export type ChannelEntry = z.output<typeof channelTablesSchema>[string];
-export type ChannelKind = ChannelEntry["kind"];
+type ChannelKind = ChannelEntry["kind"];
 export type ChannelEntryOf<Kind extends ChannelKind> = Extract<ChannelEntry, { readonly kind: Kind }>;
 export type HttpChannelOptions = Pick<ChannelEntryOf<"webhook">, keyof typeof httpOptions>;
 

@@ -56,7 +56,7 @@ export function resolveMcpServers(
 }
 
 /** The server as the protocol describes it. */
-export function toMcpServer(name: string, entry: Omit<ConfiguredMcpServer, "agents">): McpServer {
+function toMcpServer(name: string, entry: Omit<ConfiguredMcpServer, "agents">): McpServer {
   const { command, args, env, type, headers } = entry;
   return command === undefined
     ? { type, name, url: entry.url ?? "", headers: toList(headers) }

@@ -1,7 +1,7 @@
 import { BadInput } from "../errors.js";
 
 /** The servers that a connection may use, as libpq's `target_session_attrs`. */
-export type SessionAttributes = "any" | "primary" | "read-write";
+type SessionAttributes = "any" | "primary" | "read-write";
 
 /** One server that an address names. */
 export interface PostgresHost {
@@ -27,7 +27,7 @@ export interface PostgresAddress {
   readonly secrets: readonly string[];
 }
 
-export const URL_FORM =
+const URL_FORM =
   "postgres://user:password@host:port/database, or host:port,host:port for several hosts (special characters as %40)";
 
 export const DEFAULT_SCHEMA = "holdfast";

@@ -2,9 +2,9 @@ import { isAbsolute } from "node:path";
 import { z } from "zod";
 import { defaults } from "../defaults.js";
 import { DELIVER_MODES, VISIBILITIES } from "../model/enums.js";
-import { execRulesSchema } from "../model/exec-rule.js";
-import { didYouMean } from "../text/match.js";
-import { parseLoopback, parsePeerAddress } from "./addresses.js";
+import { execRulesSchema } from "../model/exec/exec-rule.js";
+import { didYouMean } from "../text/did-you-mean.js";
+import { parseLoopback, parsePeerAddress } from "./network-addresses.js";
 import { agentKeys, agentTablesSchema, anyVariableName, variableName } from "./agents.js";
 import { channelKeys, channelTablesSchema } from "./channels.js";
 import { configPath, readConfigFile } from "./file.js";
@@ -189,7 +189,7 @@ export function parseConfig(text: string, path: string): Config {
 }
 
 /** The source of a value; `line`: in the file, if it is there. */
-export interface ConfigPosition {
+interface ConfigPosition {
   readonly line: number | null;
   readonly text: string;
 }

@@ -5,7 +5,7 @@ import { hasSecret } from "./mcp.js";
 import { parseToml, stringifyToml } from "./toml-problems.js";
 import { type Config, positionInFile, scalarSections, validateConfig } from "./schema.js";
 
-export type SettingSource = "flag" | "environment" | "file" | "default";
+type SettingSource = "flag" | "environment" | "file" | "default";
 
 /** The value of one setting, and its source. */
 export interface Setting {

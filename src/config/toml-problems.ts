@@ -63,7 +63,7 @@ function joinWithOr(words: readonly string[]): string {
   return words.length < 2 ? words.join("") : `${words.slice(0, -1).join(", ")} or ${words.at(-1)}`;
 }
 
-export interface ConfigProblem {
+interface ConfigProblem {
   /** The line in the file; null: the setting is not in the file, or the line is unknown. */
   readonly line: number | null;
   /** The setting, with list entries counted from 1; empty: the whole file. */

@@ -27,9 +27,12 @@ export const gatewayDefaults = {
   requestBytes: 4 * 1024 * 1024,
   /** Input of a run that waits for its program: four of the largest requests. A gateway holds many runs. */
   inputWaitingBytes: 16 * 1024 * 1024,
-  /** Requests of one caller: far above what a person or an agent sends, far below what delays other callers. */
+  /** Requests of one session: far above what an agent sends, far below what delays other callers. */
   requestsPerSecond: 500,
   requestBurst: 2_000,
+  /** Requests of the operator, whose programs may start every command through the gateway: more than one core can answer. */
+  operatorRequestsPerSecond: 10_000,
+  operatorRequestBurst: 20_000,
   /** Limit of the connections of all sessions, and of connections before their first request: twice a thousand followers. */
   connections: 2_048,
   /** Connections of one session: as many as its unanswered requests. */
@@ -61,9 +64,22 @@ export const gatewayDefaults = {
   peerSilentMs: 15_000,
   /** Connections to the peer port without a completed handshake: enough for a burst of many peers, at little memory. Beyond it, the oldest one of the address with the most is closed. */
   peerStrangers: 256,
-  /** Interval of the check for remote stops without a notification. */
-  commandPollMs: 5_000,
-  /** A live gateway accepts a remote stop within one interval; one that does not may be away for long. */
+  /** Interval of the checks for work that a former gateway left, while they find none. What shows that there is some, an acquired run, makes them at once. */
+  leftoverCheckMs: 60_000,
+  /** Interval at which events are counted for the metrics, besides at each scrape: far below the time after which they are deleted. */
+  metricsCountMs: 60_000,
+  /** Interval and number of the samples for the dashboard's view of a day: 1,440 of about 100 bytes. */
+  healthSampleMs: 60_000,
+  healthSamplesKept: 1_440,
+  /** Reconcile decisions that the dashboard shows: those of a start with many open runs are of interest one by one at most. */
+  reconciledKept: 200,
+  /** Interval of the check that the database user may write to every table, while it may. A refused write is noticed at once. */
+  privilegeCheckMs: 60_000,
+  /** Interval of the check for remote stops whose notification was lost. Not that of other jobs: at the same time they would open a second connection, with three statements. */
+  commandPollMs: 11_000,
+  /** Interval of the check for messages that other gateways stored for agents of this one. A gateway without an agent reads nothing. */
+  inboxPollMs: 5_000,
+  /** A live gateway accepts a remote stop as soon as it is notified; one that does not may be away for long. */
   commandAcceptMs: 6_000,
   /** Records of silent gateways are kept as long as their runs. */
   gatewaysKeptMs: 7 * 24 * 3_600_000,
@@ -75,12 +91,20 @@ export const gatewayDefaults = {
   scopeMs: 5_000,
   /** A gateway answers a health check within milliseconds, and within a second if its store is slow; one that takes longer hangs. */
   gatewayAnswerMs: 5_000,
+  /** Runs that `runs list` shows: a screen or two. */
+  listedRuns: 100,
+  /** Time to answer `ps` and `runs list`, which otherwise read the store: longer than a busy gateway takes, short enough to wait for. */
+  gatewayViewMs: 2_000,
+  /** V8's space for new objects. The default of 16 MB is filled by the start and then stays resident; 2 MB cost no measurable time. */
+  gatewaySemiSpaceMb: 2,
   /** Interval at which a gateway checks its socket: a deleted one is back before a person has tried twice. */
   socketCheckMs: 2_000,
   /** A gateway creates a missing socket again within this time; only after it a gateway is considered hanging. */
   gatewayRebindMs: 5_000,
   /** Time for launchctl or schtasks, which may have to start the service that they ask. */
   serviceManagerMs: 30_000,
+  /** Interval at which the end of a former service is polled. */
+  serviceGonePollMs: 200,
   /** Time between SIGTERM and SIGKILL for a gateway that hangs. Runs survive a killed gateway. */
   gatewaySignalGraceMs: 10_000,
   /** One request of a reading command to a gateway that answered a moment ago: a page of a long log on a loaded machine. */

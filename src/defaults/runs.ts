@@ -44,6 +44,12 @@ export const runDefaults = {
   launcherReadyMs: 10_000,
   /** A live anchor answers within a millisecond, a starved one within a second or two; one that is stopped or held by a debugger does not answer. */
   anchorAnswerMs: 4_000,
+  /** Anchors that are kept ready, with their child about 150 kB each: enough for starts that follow each other, and for small bursts. */
+  warmAnchors: 3,
+  /** A program that starts one run needs none. */
+  warmAfterStarts: 2,
+  /** Until used ones are replaced: a short run has mostly ended by then, and does not compete with it. */
+  warmDelayMs: 2,
   /** Wait after SIGCONT: the anchor runs at once and handles its waiting messages. */
   anchorContinueMs: 2_000,
   /** A connected anchor that was silent for this time gets a request for its state: a stopped one is noticed within 15 seconds, and 500 silent runs cost 50 small messages a second. */
@@ -61,15 +67,21 @@ export const runDefaults = {
   reattachPauseMs: 25,
   /** After the leader's exit, the end of the run usually follows within a millisecond; only a longer wait is recorded as `exiting`. */
   exitingNoteMs: 20,
+  /** A command that ends within this time is recorded in one write with its start. Reads of the same process do not wait for it. */
+  startNoteMs: 10,
   /** Time that close() allows for the last messages, besides grace period, kill report and drain. */
   closeSlackMs: 2_000,
   /** Records reconciled at the same time after a restart. The work is on sockets and files, so a few dozen are enough. */
   recoverAtOnce: 32,
+  /** The same for records without a run directory, which need only the store: one transaction for so many. */
+  recordedAtOnce: 500,
   /** A service that does not listen by then is considered broken. A cold build of a large dev server takes less. */
   readyTimeoutMs: 60_000,
   /** Interval of the check for a service's port; grows. The kernel does not report when a process starts to listen, and a check starts a process. */
   readyPollMs: 20,
   readyPollMaxMs: 500,
+  /** Time that an MCP server has to end after its client closed its input, before it is stopped. Clients themselves wait two seconds. */
+  mcpInputGraceMs: 2_000,
   /** Labels of a run: tools set a handful of short ones. The limit on the size of all keys and values keeps a list of 1,000 runs readable. */
   labels: 64,
   labelKeyChars: 128,

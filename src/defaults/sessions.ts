@@ -89,6 +89,8 @@ export const sessionDefaults = {
   acpPermissionRequests: 10_000,
   /** A cancel is answered within 306 ms by agents that answer it; this is for one that cleans up first, on a loaded machine. */
   acpCancelMs: 10_000,
+  /** The end of a turn is stored with the list of the processes it left, which takes a millisecond; if it takes longer, the list is stored later. */
+  acpAuditMs: 50,
   /** Time for processes of an ended turn to end by themselves, before they are reported: an adapter's helper takes half a second. */
   acpSettleMs: 1_000,
   /** A session for one run whose gateway died before its prompt was stored closes itself after this time: its caller repeats the request within seconds. */

@@ -17,6 +17,8 @@ export const storeDefaults = {
   sqliteEventPollMs: 200,
   /** Interval of the check for events without a notification, which may have been lost with a connection. */
   eventPollMs: 5_000,
+  /** Events that are committed within this time share a notification: longer than a short run, far below what a reader notices. */
+  eventNotifyDelayMs: 10,
   /** Pause before a refused write is repeated; doubles up to the maximum: short after a lock, long on a full disk. */
   storeRetryMs: 50,
   storeRetryMaxMs: 5_000,

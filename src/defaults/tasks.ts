@@ -78,5 +78,5 @@ export const taskDefaults = {
   /** A receiver that takes longer is slow and gets at most half of these, so that others do not wait for it. */
   deliverySlowMs: 2_000,
   /** Interval of the check for messages that another gateway left. */
-  deliveryPollMs: 15_000,
+  deliveryPollMs: 30_000,
 } as const;

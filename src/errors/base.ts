@@ -20,3 +20,12 @@ export const peerAdvice = {
 export function formatUtc(at: number): string {
   return `${new Date(at).toISOString().replace("T", " ").slice(0, 19)} UTC`;
 }
+
+/** An error about one session. */
+export class SessionError extends HoldfastError {
+  readonly sessionId: string;
+  constructor(code: string, sessionId: string, message: string) {
+    super(code, message);
+    this.sessionId = sessionId;
+  }
+}

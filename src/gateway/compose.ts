@@ -8,46 +8,47 @@ import { RunDirectories } from "../anchor/run-dir/run-directories.js";
 import { deferred } from "../async/deferred.js";
 import { Bell } from "../channels/bell.js";
 import { createDeliver, openChannels } from "../channels/deliver.js";
-import type { Config } from "../config/schema.js";
 import { StoreAway, SupervisorClosed } from "../errors.js";
 import { observeMachineIdentity } from "../home/machine-identity.js";
+import { gatewaySocketPath } from "../home/state-directory.js";
 import { stateIdOf } from "../home/state-identity.js";
 import { ScreenCache } from "../queries/screen.js";
 import { resolveTask } from "../queries/tasks.js";
 import { type ApprovalView, openApprovals } from "../sessions/approvals.js";
-import { type AccessDenial, Authorizer } from "../sessions/authorizer.js";
-import { SessionHistory } from "../sessions/history.js";
-import { loadOrCreateOperatorToken } from "../sessions/requester.js";
+import { Authorizer } from "../sessions/authorizer.js";
+import { SessionHistory } from "../sessions/messages-and-inbox.js";
+import { loadOrCreateOperatorToken } from "../sessions/tokens.js";
 import { Sessions } from "../sessions/sessions.js";
 import { listGatewaysWithStatus } from "../store/gateways/queries.js";
 import { localCopyDirectory } from "../store/local-copy/run-copy.js";
 import { readUnrestored } from "../store/local-copy/task-copy.js";
-import { retryWhileStoreAway, type StoreWait, watchEvents } from "../store/open.js";
-import type { Store } from "../store/store.js";
-import type { Problem, Run, Supervisor } from "../supervisor/api.js";
+import { watchEvents } from "../store/open.js";
+import { retryWhileStoreAway } from "../store/retry-while-away.js";
 import { acknowledgeReadMessages } from "./background/read-receipts.js";
 import { OneShotAgents } from "./background/one-shot-agents.js";
 import { SessionDelivery } from "./background/session-delivery.js";
-import { runMessageAsTask } from "./background/message-turns.js";
-import { type BackgroundServices, openBackground } from "./background/open-background.js";
+import { runMessageAsTask } from "./background/run-message-as-task.js";
+import { openBackground } from "./background/open-background.js";
 import {
   createWaitingNotifier,
   waitingApproval,
   waitingPermission,
   type WaitingQuestion,
 } from "./background/waiting-notifier.js";
-import type { ForegroundClients } from "./foreground/foreground-clients.js";
+import { Dashboard } from "./dashboard/dashboard.js";
 import { EventFollower } from "./monitoring/event-follower.js";
+import { HealthHistory } from "./monitoring/health-history.js";
 import { Metrics } from "./monitoring/metrics.js";
-import { StoreHealth } from "./monitoring/store-health.js";
-import { AcpSessionLocator, RunLocator } from "./peers/locators.js";
+import { StoreHealth } from "./monitoring/store-write-health.js";
+import { AcpSessionLocator, RunLocator } from "./peers/run-and-session-locators.js";
 import { PeerDirectory } from "./peers/peer.js";
 import { RemoteStopExecutor, RunStopper } from "./peers/remote-stops.js";
-import { applyRetention, type DeletedRecords } from "./periodic-jobs.js";
+import { applyRetention } from "./periodic-jobs.js";
+import type { ComposeOptions, GatewayServices } from "./gateway-services.js";
 import { createRegistration } from "./registration.js";
-import type { HandlerDeps } from "./routes/deps.js";
+import type { HandlerDeps } from "./routes/handler-deps.js";
 import { AdmissionControl } from "./server/admission-control.js";
-import { Attachments } from "./server/attachments.js";
+import { Attachments } from "./server/run-attachments.js";
 import { SessionStorageQuota } from "./server/request-limits.js";
 import {
   createListenerPolicies,
@@ -55,46 +56,10 @@ import {
   type Listeners,
   openListeners,
 } from "./server/listeners.js";
+import { McpEndpoint } from "./server/mcp-endpoint.js";
 import { createRouteHandlers, createRouter } from "./server/router.js";
 import { createStreamingRoutes } from "./server/streaming-routes.js";
 import { Shutdown } from "./shutdown.js";
-
-export interface ComposeOptions {
-  readonly home: string;
-  /** Owned and closed by the supervisor. */
-  readonly store: Store;
-  readonly supervisor: Supervisor;
-  readonly foregroundClients: ForegroundClients;
-  readonly startedAt: number;
-  /** True if the runs of the former gateway have been reconciled. */
-  readonly ready: () => boolean;
-  /** Another process of this instance is the gateway now, so its record in the store stays. */
-  readonly isReplaced: () => boolean;
-  readonly config: Config;
-  /** The timeout for receiving a request. */
-  readonly requestMs: number;
-  readonly onProblem: (problem: Problem) => void;
-  /** Null: fail if the store is unreachable. */
-  readonly storeWait: StoreWait | null;
-  readonly onDenied: (denial: AccessDenial) => void;
-}
-
-/** The services of a running gateway. */
-export interface GatewayServices extends AsyncDisposable {
-  readonly stopRequested: Promise<void>;
-  readonly shutdown: Shutdown;
-  readonly acp: AcpController;
-  /** Renews the gateway's record in the store. */
-  heartbeat(): Promise<void>;
-  /** Carries out stops that other gateways handed over. */
-  processRemoteStops(): Promise<void>;
-  /** Makes tasks of runs that this gateway acquired. */
-  registerRecoveredRuns(runs: readonly Run[]): void;
-  maintainTasks: BackgroundServices["maintainTasks"];
-  /** Records the results of one-shot agents that a former gateway started. */
-  settleAgentRuns(): Promise<void>;
-  applyRetention(): Promise<DeletedRecords>;
-}
 
 export async function composeGateway(options: ComposeOptions): Promise<GatewayServices> {
   const { home, store, supervisor, foregroundClients, startedAt, ready, config, requestMs, onProblem } =
@@ -197,6 +162,8 @@ export async function composeGateway(options: ComposeOptions): Promise<GatewaySe
   const ours = store.shared ? { stateId } : {};
   const metrics = new Metrics(supervisor, observer, backgroundServices.metrics, ours, health);
   await metrics.start();
+  const { totals } = metrics;
+  const healthHistory = new HealthHistory({ totals, health, held: () => supervisor.held });
 
   const screenCache = new ScreenCache(supervisor);
   const deps: HandlerDeps = {
@@ -217,6 +184,15 @@ export async function composeGateway(options: ComposeOptions): Promise<GatewaySe
       listen: listeners?.listen ?? null,
     }),
     listGateways: () => listGatewaysWithStatus(store, machine.bootId, Date.now()),
+    health: async () => {
+      await metrics.catchUp();
+      const reconciled = totals.reconciled.toReversed();
+      return { samples: [...healthHistory.samples()], cleaned: totals.cleaned, reconciled };
+    },
+    dashboard: {
+      open: (requester, port) => dashboard.open(requester, port),
+      close: () => dashboard.close(),
+    },
     shutDown: async (policy) => {
       const done = await shutdown.request(policy);
       // Gives the response time to be sent.
@@ -228,9 +204,10 @@ export async function composeGateway(options: ComposeOptions): Promise<GatewaySe
   const streamingRoutes = createStreamingRoutes(deps, events, metrics);
   const admissionControl = new AdmissionControl();
   const storageQuota = new SessionStorageQuota(store);
+  const mcpEndpoint = new McpEndpoint(gatewaySocketPath(home));
   const router = (policy: ListenerPolicy): RequestListener =>
     createRouter({
-      ...{ handlers, streamingRoutes, policy, admissionControl },
+      ...{ handlers, streamingRoutes, mcpEndpoint, policy, admissionControl },
       assertStorageRoom: (requester) => storageQuota.assertRoom(requester),
       isStopping: () => stopping,
       onFailure: (cause, what) => report(`${what} failed`, cause),
@@ -250,12 +227,16 @@ export async function composeGateway(options: ComposeOptions): Promise<GatewaySe
     ...{ store, supervisor, authorizer, sessions, runLocator, acpSessionLocator, peerDirectory },
     operator: await loadOrCreateOperatorToken(home),
   });
-  listeners = await openListeners({
-    ...{ home, instanceId, config, requestMs, router, ...policies },
-    shared: store.shared,
-    onUpgrade: (request, socket, head, policy) => attachments.upgrade(request, socket, head, policy),
-    onProblem: report,
+  const served = { requestMs, router, onUpgrade: attachments.upgrade.bind(attachments), onProblem: report };
+  const dashboard = new Dashboard({
+    ...{ ...served, sessions, tokenPolicy: policies.tokenPolicy },
+    path: join(home, "instances", instanceId, "dashboard.json"),
   });
+  listeners = await openListeners({
+    ...{ ...served, ...policies, home, instanceId, config },
+    shared: store.shared,
+  });
+  await dashboard.restore();
   if (listeners.peerEndpoint !== null)
     await registration.setAddress(listeners.peerEndpoint).catch((error: unknown) => {
       // The next heartbeat writes the address.
@@ -265,16 +246,16 @@ export async function composeGateway(options: ComposeOptions): Promise<GatewaySe
     stopRequested: stopRequested.promise,
     shutdown,
     acp,
-    settleAgentRuns: () => oneShotAgents.settleUnanswered(),
+    unansweredPrompts: oneShotAgents.unanswered,
     registerRecoveredRuns: (runs) => backgroundServices.background.registerRecoveredRuns(runs),
     maintainTasks: () => backgroundServices.maintainTasks(),
     heartbeat: async () => {
       await health.check(() => registration.heartbeat());
       if (store.shared) await peerDirectory.refresh(store);
     },
-    processRemoteStops: async () => {
+    processRemoteStops: () => remoteStopExecutor.poll(),
+    checkInboxes: async () => {
       if (store.shared) acp.checkInboxes();
-      await remoteStopExecutor.poll();
     },
     applyRetention: () => applyRetention(store, sessions, instanceId),
     async [Symbol.asyncDispose]() {
@@ -282,11 +263,14 @@ export async function composeGateway(options: ComposeOptions): Promise<GatewaySe
       foregroundClients[Symbol.dispose]();
       inboxSubscription[Symbol.dispose]();
       await backgroundServices[Symbol.asyncDispose]();
+      healthHistory[Symbol.dispose]();
       await metrics[Symbol.asyncDispose]();
       await watch[Symbol.asyncDispose]();
       await observer[Symbol.asyncDispose]();
       await attachments[Symbol.asyncDispose]();
+      await mcpEndpoint[Symbol.asyncDispose]();
       await acp[Symbol.asyncDispose]();
+      await dashboard[Symbol.asyncDispose]();
       await listeners?.[Symbol.asyncDispose]();
       await screenCache[Symbol.asyncDispose]();
       await approvals[Symbol.asyncDispose]();

@@ -1,5 +1,6 @@
 import type { ShutdownPolicy } from "../api/routes/gateway.js";
 import { deferred } from "../async/deferred.js";
+import { RestingCheck } from "../async/resting-check.js";
 import { secretVariables } from "../config/channels.js";
 import { type Config, parseConfig } from "../config/schema.js";
 import { defaults } from "../defaults.js";
@@ -12,7 +13,7 @@ import type { AccessDenial } from "../sessions/authorizer.js";
 import { localCopyDirectory } from "../store/local-copy/run-copy.js";
 import { TaskCopy } from "../store/local-copy/task-copy.js";
 import { withTaskCopy } from "../store/local-copy/with-task-copy.js";
-import { openStateDirectory } from "../store/open.js";
+import { openStateDirectory } from "../store/open-state-directory.js";
 import type { Store } from "../store/store.js";
 import type { Problem, Supervisor } from "../supervisor/api.js";
 import { openSupervisorAndStore } from "../supervisor/open.js";
@@ -153,6 +154,11 @@ export async function openGateway({
 
   const jobs = new PeriodicJobs(report);
   const beingStopped = new Set<string>();
+  const leftovers = {
+    sessions: new RestingCheck(defaults.leftoverCheckMs, () => services.acp.resumeSessionsOf([])),
+    removedRuns: new RestingCheck(defaults.leftoverCheckMs, () => stopRemovedRuns(supervisor, beingStopped)),
+    prompts: services.unansweredPrompts,
+  };
   /** The periodic job itself reports an unreachable store. */
   const reportNotCompared = (cause: unknown): number => {
     if (!(cause instanceof StoreAway))
@@ -165,12 +171,14 @@ export async function openGateway({
     const { decisions, runs } = await supervisor.reconcile();
     for (const { runId, callerBound } of runs) if (callerBound) foregroundClients.awaitReattach(runId);
     services.registerRecoveredRuns(runs);
-    if (firstPassDone) await services.acp.resumeSessionsOf(runs);
+    if (runs.length > 0 || restored > 0) for (const each of Object.values(leftovers)) each.wake();
+    if (firstPassDone && runs.length > 0) await services.acp.resumeSessionsOf(runs);
+    else if (firstPassDone) await leftovers.sessions.run();
     for (const { runId, row, action, why } of decisions)
       // Runs that stay as they are were reported when they got there.
       if (action !== "leave") onEvent({ type: "decision", runId, row, action, why });
-    await stopRemovedRuns(supervisor, beingStopped);
-    await services.settleAgentRuns();
+    await leftovers.removedRuns.run();
+    await leftovers.prompts.run();
     if (restored > 0 && firstPassDone) await services.maintainTasks();
   };
   const retain = async (): Promise<void> => {
@@ -200,6 +208,7 @@ export async function openGateway({
         services.processRemoteStops(),
       );
     })
+    .then(() => jobs.schedule("check of inboxes", defaults.inboxPollMs, () => services.checkInboxes()))
     .then(() => jobs.schedule("maintenance of tasks", defaults.taskSweepMs, () => services.maintainTasks()))
     .then(() => jobs.schedule("retention", defaults.retainMs, retain))
     .then(async () => {

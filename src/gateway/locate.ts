@@ -1,10 +1,11 @@
 import { createClient, type GatewayClient } from "../api/client.js";
 import type { ResponseOf } from "../api/contract.js";
+import type { NoAnswer } from "../api/single-request.js";
 import { defaults } from "../defaults.js";
 import { GatewayNotProven, GatewayUnreachable } from "../errors.js";
 import { gatewaySocketPath } from "../home/state-directory.js";
 import type { ProcessIdentity } from "../model/process.js";
-import { readOperatorToken } from "../sessions/requester.js";
+import { readOperatorToken } from "../sessions/tokens.js";
 import {
   findLockedInstance,
   findWaitingGateway,
@@ -33,8 +34,16 @@ export type GatewayLocation =
 /** The gateway of a state directory, whether it answers or not. Starts nothing. */
 export async function locateGateway(home: string, token: string | null = null): Promise<GatewayLocation> {
   const key = token ?? (await readOperatorToken(home));
-  const probed = key === null ? "nobody" : await probeGateway(home, key).catch(onlyNotProven);
+  const probed = key === null ? "not-listening" : await probeGateway(home, key).catch(onlyNotProven);
   if (typeof probed === "object" && !(probed instanceof Error)) return { kind: "answers", ...probed };
+  return locateSilentGateway(home, probed);
+}
+
+/** Locates a gateway that has not answered. `probed`: the result of the attempt to reach it. */
+export async function locateSilentGateway(
+  home: string,
+  probed: NoAnswer | GatewayNotProven,
+): Promise<Exclude<GatewayLocation, { readonly kind: "answers" }>> {
   const waiting = await findWaitingGateway(home);
   if (waiting !== null) return { kind: "waiting", waiting };
   const instanceId = await findLockedInstance(home);
@@ -45,7 +54,7 @@ export async function locateGateway(home: string, token: string | null = null): 
   const process = await readLiveProcess(home, instanceId);
   return {
     kind: "unreachable",
-    gateway: { instanceId, process, listens: probed !== "nobody", proven: !(probed instanceof Error) },
+    gateway: { instanceId, process, listens: probed !== "not-listening", proven: !(probed instanceof Error) },
   };
 }
 
@@ -67,7 +76,7 @@ export function describeUnreachable(
     : `${name} runs, but cannot be reached: no process listens on ${gatewaySocketPath(home)}. A running gateway creates a missing socket again within ${defaults.gatewayRebindMs / 1_000} s`;
 }
 
-export interface ReachableGateway {
+interface ReachableGateway {
   readonly client: GatewayClient;
   readonly status: ResponseOf<"status">;
 }
@@ -78,15 +87,11 @@ export async function reachGateway(
   token: string | null = null,
 ): Promise<ReachableGateway | null> {
   const key = token ?? (await readOperatorToken(home));
-  const probed = key === null ? "nobody" : await probeGateway(home, key);
+  const probed = key === null ? "not-listening" : await probeGateway(home, key);
   return typeof probed === "object" ? probed : null;
 }
 
-/** `nobody`: no process listens. `silent`: a process listens and did not answer in time, or closed the connection. */
-export async function probeGateway(
-  home: string,
-  token: string,
-): Promise<ReachableGateway | "nobody" | "silent"> {
+export async function probeGateway(home: string, token: string): Promise<ReachableGateway | NoAnswer> {
   const client = createClient({ socketPath: gatewaySocketPath(home), token });
   const late = AbortSignal.timeout(defaults.gatewayAnswerMs);
   try {
@@ -95,6 +100,6 @@ export async function probeGateway(
     if (late.aborted) return "silent";
     if (!(error instanceof GatewayUnreachable)) throw error;
     const { code } = (error.cause ?? {}) as NodeJS.ErrnoException;
-    return code === "ENOENT" || code === "ECONNREFUSED" ? "nobody" : "silent";
+    return code === "ENOENT" || code === "ECONNREFUSED" ? "not-listening" : "silent";
   }
 }

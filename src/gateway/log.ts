@@ -1,6 +1,5 @@
 import { lstatSync, rmSync } from "node:fs";
 import { join } from "node:path";
-import { pino, type Logger } from "pino";
 import { defaults } from "../defaults.js";
 import { requireNotLink, writeOwnFile } from "../home/own-file.js";
 import { renameFileSync } from "../home/rename-file.js";
@@ -8,15 +7,24 @@ import type { GatewayEvent } from "./gateway.js";
 
 export const gatewayLogPath = (home: string): string => join(home, "gateway.log");
 
+/** The levels with their numbers in the log, which are those of pino, so that viewers of pino's logs show them. */
+const LEVELS = { info: 30, warn: 40 } as const;
+
+type Logger = Readonly<Record<keyof typeof LEVELS, (facts: object, message: string) => void>>;
+
 /** One JSON object per line, in a few small files: a gateway runs for months. */
 export function openLog(home: string, level: "info" | "warn" | "silent"): Logger {
-  requireNotLink(gatewayLogPath(home));
-  return pino(
-    { level, base: { pid: process.pid }, messageKey: "message", timestamp: pino.stdTimeFunctions.isoTime },
-    {
-      write: (line: string) => appendLine(gatewayLogPath(home), line),
-    },
-  );
+  const path = gatewayLogPath(home);
+  requireNotLink(path);
+  const least = level === "silent" ? Infinity : LEVELS[level];
+  const write =
+    (of: keyof typeof LEVELS): Logger["info"] =>
+    (facts, message) => {
+      if (LEVELS[of] < least) return;
+      const line = { level: LEVELS[of], time: new Date().toISOString(), pid: process.pid, ...facts, message };
+      appendLine(path, `${JSON.stringify(line)}\n`);
+    };
+  return { info: write("info"), warn: write("warn") };
 }
 
 /** A full disk loses log lines only. */

@@ -59,17 +59,22 @@ async function closeIdleSessions(sessions: Sessions, gatewayInstanceId: string):
   return ours.length;
 }
 
-/** Stops runs that were removed while running and whose stop was lost with a former gateway. Idempotent. */
-export async function stopRemovedRuns(supervisor: Supervisor, beingStopped: Set<string>): Promise<void> {
+/**
+ * Stops runs that were removed while running and whose stop was lost with a former gateway. Idempotent. True: there are
+ * such runs.
+ */
+export async function stopRemovedRuns(supervisor: Supervisor, beingStopped: Set<string>): Promise<boolean> {
   const open = await supervisor.listRuns({ ...(await supervisor.scope()), states: OPEN_RUN_STATES });
-  for (const { runId, hiddenAt } of open) {
-    if (hiddenAt === null || beingStopped.has(runId)) continue;
+  const removed = open.filter(({ hiddenAt }) => hiddenAt !== null);
+  for (const { runId } of removed) {
+    if (beingStopped.has(runId)) continue;
     beingStopped.add(runId);
     void supervisor
       .stop(runId, { actor: "removed" })
       .catch(() => undefined)
       .finally(() => beingStopped.delete(runId));
   }
+  return removed.length > 0;
 }
 
 /** Numbers of records that were deleted. */

@@ -6,7 +6,7 @@ import type { Run, Supervisor } from "../supervisor/api.js";
 import type { ForegroundClients } from "./foreground/foreground-clients.js";
 
 /** The activity of ACP agents, which do not end by themselves. */
-export interface AgentActivity {
+interface AgentActivity {
   /** True if the run is an ACP agent of this gateway. */
   ownsRun(runId: string): boolean;
   /** Resolves when no agent works on anything. */
@@ -17,7 +17,7 @@ export interface AgentActivity {
  * Applies a shutdown policy to the runs, also while the store is unreachable. Services are stopped only by `terminate`.
  * An abort ends the draining.
  */
-export async function shutDownRuns(
+async function shutDownRuns(
   supervisor: Pick<Supervisor, "run" | "runs" | "stop">,
   foregroundClients: Pick<ForegroundClients, "attachedCount">,
   { runs, waitMs }: ShutdownPolicy,

@@ -11,6 +11,9 @@ import { describeUnreachable, locateGateway, reachGateway } from "./locate.js";
 /** The entry point of the command line. */
 export const CLI_MAIN = fileURLToPath(new URL("../cli/main.js", import.meta.url));
 
+/** The command that executes Node for a gateway in the background. */
+const NODE = [process.execPath, `--max-semi-space-size=${defaults.gatewaySemiSpaceMb}`];
+
 /** Part of the error message of a second gateway. */
 const ALREADY_RUNNING = "already running";
 
@@ -64,7 +67,7 @@ export async function startGateway(
     }
     // A live gateway is waited for: it is starting, stopping, or about to create its socket again.
     if (status === undefined && ours === null && (await findLockedInstance(home)) === null)
-      ours = await launchGateway(home, [process.execPath, main, "gateway", "run", "--quiet"], env);
+      ours = await launchGateway(home, [...NODE, main, "gateway", "run", "--quiet"], env);
     const late = performance.now() > until;
     const ended = ours?.ended() ?? null;
     if (ended !== null || late) {

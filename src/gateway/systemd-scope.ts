@@ -1,6 +1,6 @@
 import { execFile } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import { existsSync, readlinkSync } from "node:fs";
+import { existsSync, readlinkSync, realpathSync } from "node:fs";
 import { access } from "node:fs/promises";
 import { delimiter, join } from "node:path";
 import { userInfo } from "node:os";
@@ -14,7 +14,7 @@ type Environment = Readonly<Record<string, string | undefined>>;
  * Whether a gateway that is started in the background gets a delegated scope of the user's systemd manager. A login
  * session's cgroup belongs to root, so without a scope the runs of an ordinary user get no cgroups of their own.
  */
-export type ScopePlan =
+type ScopePlan =
   /** The cgroup of the process that starts it is usable, or a scope would not help. */
   | { readonly kind: "not-needed" }
   | { readonly kind: "scope" }
@@ -82,10 +82,12 @@ interface StartingProcess {
 /** Waits until the process is in its scope and executes Node. Null: it does; otherwise why not. */
 export async function awaitScope({ pid, ended }: StartingProcess): Promise<string | null> {
   const until = performance.now() + defaults.scopeMs;
+  // Compared by path, because an upgrade of Node replaces the file that this process executes.
+  const node = realpathSync(process.execPath);
   for (;;) {
     const how = ended();
     if (how !== null) return how;
-    if (pid !== undefined && programOf(pid) === programOf(process.pid)) return null;
+    if (pid !== undefined && programOf(pid) === node) return null;
     if (performance.now() > until) return `the systemd manager did not answer within ${defaults.scopeMs} ms`;
     await new Promise((resolve) => setTimeout(resolve, POLL_MS));
   }

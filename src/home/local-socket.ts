@@ -3,7 +3,7 @@ import { win32 } from "node:path";
 
 /**
  * The address to listen on, and to connect to, for the socket file `path`. Windows has named pipes instead of socket
- * files: the name is derived from the path, and an empty file at the path marks that the pipe exists. The anchor derives
+ * files: the name is derived from the path, and a file at the path marks that the pipe exists. The anchor derives
  * the same name, so only ASCII letters are lower-cased: other letters would depend on a table of the system.
  */
 export function socketAddress(path: string, platform: NodeJS.Platform = process.platform): string {

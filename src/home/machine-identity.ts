@@ -5,7 +5,7 @@ import { readTimeNamespace } from "../async/clock.js";
 import { StateUnusable } from "../errors.js";
 import type { MachineIdentity } from "../model/process.js";
 import { errorMessage } from "./errno.js";
-import { machineFacts } from "./machine-facts.js";
+import { machineFacts } from "./machine-and-boot-ids.js";
 import { persistentId } from "./state-identity.js";
 
 /**
@@ -38,34 +38,9 @@ export async function observeMachineIdentity(home: string): Promise<MachineIdent
   return readMachineIdentity(home, { hostId, bootId });
 }
 
-/** True if a pid means the same process on both. */
-export function isSameMachine(
-  one: Omit<MachineIdentity, "timeNamespace">,
-  other: Omit<MachineIdentity, "timeNamespace">,
-): boolean {
-  return (
-    one.hostId === other.hostId && one.bootId === other.bootId && one.pidNamespace === other.pidNamespace
-  );
-}
-
-/**
- * True if start times of both can be compared. Namespaces with the same offsets show the same
- * times. A record of an older release, without a time namespace, counts as one without offsets.
- */
-export function isSameClock(
-  one: Pick<MachineIdentity, "timeNamespace">,
-  other: Pick<MachineIdentity, "timeNamespace">,
-): boolean {
-  return offsetsOf(one.timeNamespace) === offsetsOf(other.timeNamespace);
-}
-
-function offsetsOf(timeNamespace: string | null): string {
-  return timeNamespace?.replace(/^time:\[\d+\]/, "") ?? "";
-}
-
 /** Hashed, as machine-id(5) requires: the id itself is confidential. */
 async function systemHostId(): Promise<string | null> {
-  const id = await machineFacts().readHostSeed();
+  const id = await readFact("host id", () => machineFacts().readHostSeed());
   return id === null ? null : createHash("sha256").update(`holdfast ${id}`).digest("hex").slice(0, 32);
 }
 
@@ -83,7 +58,7 @@ export async function persistentHostId(home: string): Promise<string> {
   }
 }
 
-async function readFact(what: string, read: () => Promise<string>): Promise<string> {
+async function readFact<T>(what: string, read: () => Promise<T>): Promise<T> {
   try {
     return await read();
   } catch (error) {

@@ -13,7 +13,7 @@ import { open, type FileHandle } from "node:fs/promises";
 import { UnsafePath } from "../errors.js";
 import { errnoCode } from "./errno.js";
 
-const { O_APPEND, O_CREAT, O_RDONLY, O_TRUNC, O_WRONLY } = constants;
+const { O_APPEND, O_CREAT, O_EXCL, O_RDONLY, O_TRUNC, O_WRONLY } = constants;
 
 /** Flags for opening files; 0 on Windows, which has none of them. */
 const flag = (name: "O_DIRECTORY" | "O_NOFOLLOW" | "O_NONBLOCK"): number =>
@@ -22,10 +22,11 @@ export const O_DIRECTORY = flag("O_DIRECTORY");
 export const O_NOFOLLOW = flag("O_NOFOLLOW");
 export const O_NONBLOCK = flag("O_NONBLOCK");
 
-/** Flags "w" and "a" without following a symbolic link, for files that stay open. */
+/** Flags "w", "a" and "wx" without following a symbolic link, for files that stay open. */
 export const WRITE_FLAGS = {
   truncate: O_WRONLY | O_CREAT | O_NOFOLLOW | O_TRUNC,
   append: O_WRONLY | O_CREAT | O_NOFOLLOW | O_APPEND,
+  create: O_WRONLY | O_CREAT | O_NOFOLLOW | O_EXCL,
 } as const;
 
 /** Files that Holdfast creates for itself are private, whatever the umask. */
@@ -35,7 +36,7 @@ const PRIVATE_MODE = 0o600;
 const READ_FLAGS = O_RDONLY | O_NOFOLLOW | O_NONBLOCK;
 const CREATE_FLAGS = O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK;
 
-export type WriteMode = "truncate" | "append";
+type WriteMode = "truncate" | "append";
 
 /** The text of a file of the state directory. Rejects with UnsafePath for a symbolic link or a file of another user. */
 export async function readOwnFile(path: string): Promise<string> {

@@ -11,7 +11,7 @@ const STICKY = 0o1000;
 const MAX_LINKS = 40;
 
 /** Why another user could replace a file or listen on a socket of this user. */
-export interface PathFault {
+interface PathFault {
   /** The component with the fault. */
   readonly path: string;
   readonly problem: string;

@@ -1,15 +1,16 @@
 import { randomUUID } from "node:crypto";
+import { type BigIntStats, statSync } from "node:fs";
 import { link, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { StateUnusable, UnsafePath } from "../errors.js";
 import { isInstanceId, newInstanceId } from "../model/ids.js";
 import { errnoCode, errorMessage } from "./errno.js";
-import { machineFacts } from "./machine-facts.js";
-import { readOwnFile } from "./own-file.js";
+import { machineFacts } from "./machine-and-boot-ids.js";
+import { readOwnFile, readOwnFileSync } from "./own-file.js";
 import { renameFile } from "./rename-file.js";
 
 /** The location of a state directory when it was last opened for writing. Stored in the directory. */
-export interface StateLocation {
+interface StateLocation {
   readonly path: string;
   readonly device: string;
   readonly inode: string;
@@ -52,7 +53,7 @@ export async function classifyLocation(
  * True if two locations are one directory. Within a boot a bind mount and a rename keep device and inode; a snapshot has
  * another device. After a reboot only the time of creation is certain to be the same, if it is known.
  */
-export function isSameLocation(one: StateLocation, other: StateLocation): boolean {
+function isSameLocation(one: StateLocation, other: StateLocation): boolean {
   const dated = one.birth !== "0" && other.birth !== "0";
   if (dated && one.birth !== other.birth) return false;
   if (one.bootId !== other.bootId) return dated || one.inode === other.inode;
@@ -79,22 +80,29 @@ async function leadsTo(path: string, here: StateLocation): Promise<boolean> {
   return there !== null && isSameLocation(there, here);
 }
 
+/** Synchronous, because every command reads this small file: starting the thread pool takes longer. */
 async function readLocation(home: string): Promise<StateLocation | null> {
-  const text = await readOwnFile(join(home, LOCATION_FILE)).catch(() => null);
-  if (text === null) return null;
   try {
-    const facts = JSON.parse(text) as Record<keyof StateLocation, unknown>;
+    const facts = JSON.parse(readOwnFileSync(join(home, LOCATION_FILE))) as Record<
+      keyof StateLocation,
+      unknown
+    >;
     const known = [facts.path, facts.device, facts.inode, facts.birth, facts.bootId];
     return known.every((fact) => typeof fact === "string") ? (facts as StateLocation) : null;
   } catch {
-    // A damaged file counts as missing; the next writer replaces it.
+    // A missing file, or a damaged one: the next writer replaces it.
     return null;
   }
 }
 
 async function observeLocation(path: string): Promise<StateLocation | null> {
-  const found = await stat(path, { bigint: true }).catch(() => null);
-  if (found === null) return null;
+  let found: BigIntStats | undefined;
+  try {
+    found = statSync(path, { bigint: true, throwIfNoEntry: false });
+  } catch {
+    return null;
+  }
+  if (found === undefined) return null;
   const bootId = await machineFacts()
     .readDeviceEpoch()
     .catch(() => "");

@@ -42,7 +42,7 @@ export const gatewaySchema = z.object({
 });
 
 /** A host that has, or had, runs or a gateway in this store. */
-export const hostSchema = z.object({
+const hostSchema = z.object({
   hostId: z.string(),
   /** Empty: unknown, because no supervisor has registered since names are recorded. */
   name: z.string(),
@@ -56,7 +56,7 @@ export const hostSchema = z.object({
 const remoteStopOutcomeSchema = z.enum(["gone", "ended-before", "survivors", "unknown", "failed"]);
 
 /** A stop that one gateway passes to another through the store. It is carried out at least once and acknowledged once. */
-export const remoteStopSchema = z.object({
+const remoteStopSchema = z.object({
   /** Id of the request: a repeated request is the same remote stop. */
   id: z.string(),
   runId: z.string(),

@@ -13,16 +13,28 @@ const LEASE_CHARACTERS = 16;
 const randomPool = Buffer.alloc(4096);
 let randomPoolUsed = randomPool.length;
 
-function randomCharacters(characters: number): string {
-  if (randomPoolUsed + characters > randomPool.length) {
+/** Bytes that no other call has got. Valid until the next call. */
+function takeRandom(count: number): Buffer {
+  if (randomPoolUsed + count > randomPool.length) {
     randomFillSync(randomPool);
     randomPoolUsed = 0;
   }
+  randomPoolUsed += count;
+  return randomPool.subarray(randomPoolUsed - count, randomPoolUsed);
+}
+
+function randomCharacters(characters: number): string {
   let text = "";
-  for (const byte of randomPool.subarray(randomPoolUsed, randomPoolUsed + characters))
-    text += ALPHABET[byte & 31];
-  randomPoolUsed += characters;
+  for (const byte of takeRandom(characters)) text += ALPHABET[byte & 31];
   return text;
+}
+
+/** A secret of so many bytes, which this process does not keep elsewhere. */
+export function newSecret(bytes: number): string {
+  const random = takeRandom(bytes);
+  const secret = random.toString("hex");
+  random.fill(0);
+  return secret;
 }
 
 function newId(prefix: string, characters = ID_CHARACTERS): string {

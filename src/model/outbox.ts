@@ -1,5 +1,5 @@
 import type { RecordOf } from "./record-type.js";
-import type { notificationSchema, notificationTargetSchema, outboxEntrySchema } from "./task-schema.js";
+import type { notificationSchema, notificationTargetSchema, outboxEntrySchema } from "./outbox-schema.js";
 
 export type Notification = RecordOf<typeof notificationSchema>;
 export type NotificationTarget = RecordOf<typeof notificationTargetSchema>;

@@ -1,12 +1,6 @@
 import { z } from "zod";
-import {
-  INTERACTION_MODES,
-  type LEASE_STATES,
-  MESSAGE_DELIVERIES,
-  MESSAGE_ROLES,
-  VISIBILITIES,
-} from "./enums.js";
-import { execRuleSchema } from "./exec-rule.js";
+import { INTERACTION_MODES, type LEASE_STATES, VISIBILITIES } from "./enums.js";
+import { execRuleSchema } from "./exec/exec-rule.js";
 import type { RecordOf } from "./record-type.js";
 
 /** A session's record. Times are wall-clock milliseconds. */
@@ -39,31 +33,6 @@ export const sessionSchema = z.object({
   agentSessionId: z.string().nullable(),
 });
 
-/** A message of a session. Times are wall-clock milliseconds. */
-export const messageSchema = z.object({
-  id: z.string(),
-  sessionId: z.string(),
-  /** Its place in the session, among messages and turns: from 1, without gaps when written, never used again. */
-  seq: z.int(),
-  role: z.enum(MESSAGE_ROLES),
-  /** The session that sent it; null: none. For display only: that session may have been deleted. */
-  fromSessionId: z.string().nullable(),
-  actor: z.string(),
-  text: z.string(),
-  /** The run that took the message, or that wrote it. */
-  runId: z.string().nullable(),
-  /** Identifies the reason for the message. Of two messages with one cause, only the first is kept. */
-  cause: z.string().nullable(),
-  at: z.number(),
-  deliver: z.enum(MESSAGE_DELIVERIES),
-  /** The turn that takes it to the session's agent; null: none, or not yet. A failed turn releases its notices only. */
-  turnId: z.string().nullable(),
-  /** How many turns took this notice and failed. Whether the agent read it is unknown. */
-  inVain: z.int(),
-  /** When the agent answered it, or no answer was needed. Null: it waits, or its turn failed. */
-  deliveredAt: z.number().nullable(),
-});
-
 export type SessionRecord = RecordOf<typeof sessionSchema>;
 /** A session with the lease of its agent's last run; null: it has no agent, or no run yet. */
 export type SessionRow = SessionRecord & {
@@ -74,7 +43,7 @@ export type Visibility = SessionRecord["visibility"];
 export type InteractionMode = SessionRecord["interactionMode"];
 export type NewSession = Omit<SessionRecord, "closedAt" | "closedBy" | "closeReason" | "agentSessionId">;
 
-/** The sessions that one session may see. Made by `visibleSessions` (sessions/can-see.ts), applied in SQL. */
+/** The sessions that one session may see. Made by `visibleSessions` (sessions/visibility.ts), applied in SQL. */
 export interface SessionScope {
   /** The session itself. */
   readonly sessionId: string;
@@ -83,8 +52,3 @@ export interface SessionScope {
   /** Also every session of these agents; `any`: every session. */
   readonly agentIds: readonly string[] | "any";
 }
-
-export type SessionMessage = RecordOf<typeof messageSchema>;
-export type MessageRole = SessionMessage["role"];
-export type MessageDelivery = SessionMessage["deliver"];
-export type NewMessage = Omit<SessionMessage, "seq">;

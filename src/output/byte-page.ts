@@ -5,13 +5,13 @@ import { incompleteTailBytes } from "../text/utf8.js";
 import { alignToCharacter, type ByteReader, findRange, readContiguous } from "./byte-reader.js";
 import type { LineOptions } from "./line-page.js";
 
-export interface ByteRequest {
+interface ByteRequest {
   readonly offset: number;
   readonly bytes: number;
 }
 
 /** The bytes from `firstOffset` up to `nextOffset`, as text. */
-export interface BytePage {
+interface BytePage {
   readonly text: string;
   readonly firstOffset: number;
   readonly nextOffset: number;

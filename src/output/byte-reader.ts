@@ -40,7 +40,7 @@ export async function findRange(read: ByteReader): Promise<ByteRange> {
 }
 
 /** A part of a range without gaps. */
-export interface ContiguousSlice extends OutputSlice {
+interface ContiguousSlice extends OutputSlice {
   /** True if the following bytes are not kept: the next read starts later. */
   readonly gapAfter: boolean;
 }

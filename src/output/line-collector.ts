@@ -2,7 +2,7 @@ import { defaults } from "../defaults.js";
 import { sanitizeText } from "../text/sanitize.js";
 import { incompleteTailBytes, MAX_CONTINUATION_BYTES } from "../text/utf8.js";
 
-export interface BuiltLine {
+interface BuiltLine {
   readonly bytes: Uint8Array;
   /** Bytes beyond the limit that are not in `bytes`. */
   readonly cut: number;
@@ -78,7 +78,7 @@ function emptyLine(): PartialLine {
   return { parts: [], held: 0, seen: 0 };
 }
 
-export interface CollectorOptions {
+interface CollectorOptions {
   /** Which lines are kept if there are more than fit. */
   readonly keep: "oldest" | "newest";
   /** Number of lines to skip first. */

@@ -10,7 +10,7 @@ const LINE_FEED = 0x0a;
  * Finds where the last `count` lines of a range start, reading backwards in chunks. Null if the range has fewer lines
  * and bytes before it were dropped, so that its first line may be incomplete.
  */
-export async function findLastLinesStart(
+async function findLastLinesStart(
   read: ByteReader,
   { first, end }: ByteRange,
   count: number,

@@ -1,7 +1,7 @@
 import type { TerminalSize } from "../anchor/host.js";
 import { defaults } from "../defaults.js";
 import { type ByteReader, findRange } from "./byte-reader.js";
-import { Screen } from "./screen.js";
+import { Screen } from "../terminal/screen.js";
 import { orphanedHeadBytes } from "../text/utf8.js";
 
 export interface ReplayOptions {

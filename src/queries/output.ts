@@ -119,11 +119,12 @@ function completeCharactersLength(bytes: Uint8Array): number {
 /** A page of a run's output: from a byte on, from a line on, or the last lines. */
 export async function readLog(
   reader: RunReader,
-  { runId, state }: RunRecord,
+  record: RunRecord,
   { stream, offset, maxBytes, skip, lines, raw = false }: ParsedRequestOf<"log">["query"],
 ): Promise<ResponseOf<"log">> {
-  const read: ByteReader = (from, most) => reader.readOutput(runId, stream, { offset: from, maxBytes: most });
-  const ended = state === "exited";
+  const read: ByteReader = (from, most) =>
+    reader.readOutput(record, stream, { offset: from, maxBytes: most });
+  const ended = record.state === "exited";
   if (offset !== undefined) {
     const page = await readBytePage(read, { offset, bytes: maxBytes }, { raw, ended });
     const { text, firstOffset, nextOffset, more } = page;

@@ -3,7 +3,7 @@ import type { StreamName } from "../anchor/host.js";
 import type { ParsedRequestOf, RequestContext, ResponseOf } from "../api/contract.js";
 import { defaults } from "../defaults.js";
 import type { RunRecord } from "../model/run.js";
-import { guessWaitingForInput } from "../output/waiting-for-input.js";
+import { guessWaitingForInput } from "../terminal/waiting-for-input.js";
 import { outputPieceResponse, readOutputText } from "./output.js";
 import { currentRun, type RunReader } from "./runs.js";
 
@@ -18,19 +18,18 @@ export async function pollRun(
   reader: RunReader,
   record: RunRecord,
   query: ParsedRequestOf<"poll">["query"],
-  { disconnected, enqueue }: Pick<RequestContext, "disconnected" | "enqueue">,
+  context: Pick<RequestContext, "disconnected" | "enqueue">,
 ): Promise<ResponseOf<"poll">> {
   const from = { stdout: query.stdout ?? 0, stderr: query.stderr ?? 0 };
   const run = reader.run(record.runId);
+  if (query.waitMs === 0) return pollResponse(reader, record, run, from, query);
+  const { disconnected, enqueue } = context;
   const quit = new AbortController();
   const left = AbortSignal.any([disconnected, quit.signal]);
-  if (query.waitMs > 0) {
-    const changed = run?.changed(from, left) ?? pollForChange(reader, record.runId, from, left);
-    await waitForChange(changed, query.waitMs, disconnected).finally(() => quit.abort());
-    // Many callers may wait for the same output, and each answer costs memory, so they take turns.
-    return enqueue(() => pollResponse(reader, record, run, from, query));
-  }
-  return pollResponse(reader, record, run, from, query);
+  const changed = run?.changed(from, left) ?? pollForChange(reader, record.runId, from, left);
+  await waitForChange(changed, query.waitMs, disconnected).finally(() => quit.abort());
+  // Many callers may wait for the same output, and each answer costs memory, so they take turns.
+  return enqueue(() => pollResponse(reader, record, run, from, query));
 }
 
 async function pollResponse(
@@ -46,7 +45,7 @@ async function pollResponse(
   const output = await Promise.all(
     streams.map((stream) =>
       readOutputText(
-        (name, options) => reader.readOutput(record.runId, name, options),
+        (name, options) => reader.readOutput(now, name, options),
         stream,
         from[stream],
         query.maxChars,

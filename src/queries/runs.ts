@@ -18,6 +18,8 @@ export type RunReader = Pick<Supervisor, "run" | "getRun" | "readOutput">;
 
 /** The current record of a run. If the record of its end is pending: the future record, and why it is not written. */
 export async function currentRun(reader: RunReader, record: RunRecord, waitMs?: number): Promise<RunEnding> {
+  // A terminal record never changes.
+  if (record.state === "exited") return { record, recordPending: null };
   const run = reader.run(record.runId);
   // This supervisor released the run meanwhile: use the record.
   const ending = run?.state === "exited" ? await run.end(waitMs).catch(() => null) : null;

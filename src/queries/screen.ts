@@ -2,8 +2,8 @@ import { defaults } from "../defaults.js";
 import { BadInput } from "../errors.js";
 import type { RunRecord } from "../model/run.js";
 import { continueReplay, replayScreen } from "../output/replay-screen.js";
-import type { Screen, ScreenSnapshot } from "../output/screen.js";
-import { encodeKeys, encodePaste } from "../output/terminal-input.js";
+import type { Screen, ScreenSnapshot } from "../terminal/screen.js";
+import { encodeKeys, encodePaste } from "../terminal/encode-keys.js";
 import type { RunReader } from "./runs.js";
 
 interface CachedScreen {

@@ -4,12 +4,13 @@ import { defaults } from "../defaults.js";
 import type { AcpTurn } from "../model/acp/session-and-turn.js";
 import { omitUndefined } from "../model/record-type.js";
 import { CLI_BACKEND } from "../model/enums.js";
-import type { SessionMessage, SessionRecord } from "../model/session.js";
+import type { SessionRecord } from "../model/session.js";
+import type { SessionMessage } from "../model/session-message.js";
 import { leaseStateOf, OPEN_RUN_STATES, type RunRecord } from "../model/run.js";
 import type { AcpStore } from "../store/acp/contract.js";
 import type { MessageStore } from "../store/messages/contract.js";
 import type { RunFilter } from "../store/runs/contract.js";
-import { acpPermissionResponse, acpTurnResponse } from "./acp.js";
+import { acpPermissionResponse, acpTurnResponse } from "./acp-responses.js";
 import { leaseOf, withLeases } from "./agent-runs.js";
 
 /** The records of sessions. */

@@ -12,7 +12,7 @@ import type { Requester } from "../sessions/requester.js";
 import type { UnrestoredRecord } from "../store/local-copy/task-copy.js";
 import type { RunFilter } from "../store/runs/contract.js";
 import type { TaskStore } from "../store/tasks/contract.js";
-import { auditAllTasks } from "../tasks/sweep.js";
+import { auditAllTasks } from "../tasks/maintenance-pass.js";
 import { taskKeyOfTurn } from "../tasks/tasks.js";
 
 export type TaskQueryVerb = "listTasks" | "getTask" | "taskEvents" | "auditTasks";

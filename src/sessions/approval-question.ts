@@ -44,7 +44,7 @@ export interface CommandToApprove {
 }
 
 /** How the command's environment differs from the one given by the operator: the gateway's, or the clean environment. */
-export interface EnvironmentDifference {
+interface EnvironmentDifference {
   /** Added or changed. */
   readonly set: Readonly<Record<string, string>>;
   /** Variables given by the operator that the command does not get. */
@@ -139,6 +139,13 @@ export function questionAboutText(title: LabelledText, others: readonly Labelled
       for (const [label, text] of texts) yield* splitIntoParts(label, maskWord(text, options));
     },
   };
+}
+
+/** A question of which only the title is known: the details are not stored, because they may contain secrets. */
+export function questionAskedBeforeRestart(title: string): ApprovalQuestion {
+  const note =
+    "asked before the gateway was restarted: only the first 16384 characters of the title were kept";
+  return questionAboutText(["title", title], [["note", note]]);
 }
 
 /** The texts inside a JSON value, each labelled with its path; other values as JSON. */

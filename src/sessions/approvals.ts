@@ -3,7 +3,7 @@ import { deferred, type Deferred } from "../async/deferred.js";
 import { defaults } from "../defaults.js";
 import { TooManyApprovals } from "../errors.js";
 import { newApprovalId } from "../model/ids.js";
-import type { Approval, ApprovalDecision, NewApproval } from "../model/approval.js";
+import type { Approval, ApprovalDecision, NewApproval } from "../model/exec/approval.js";
 import type { SessionRecord } from "../model/session.js";
 import type { SessionStore } from "../store/sessions/contract.js";
 import { checkExecSize } from "../supervisor/spawn/plan.js";

@@ -94,7 +94,7 @@ export interface RequestedEnvironment {
   readonly pass: readonly string[];
 }
 
-export interface EvaluatedEnvironment {
+interface EvaluatedEnvironment {
   /** The whole environment, including variables that are not listed. */
   readonly environment: Readonly<Record<string, string>>;
   /** Sorted names of variables that the caller changes and that are not listed. */

@@ -3,7 +3,7 @@ import { errnoCode } from "../home/errno.js";
 import { findProgram } from "../supervisor/spawn/windows-command.js";
 
 /** Where a command is looked up: the run's PATH and directory, not the gateway's. */
-export interface LookupEnvironment {
+interface LookupEnvironment {
   /** The run's PATH; undefined: it has none. */
   readonly path: string | undefined;
   /** Absolute. */

@@ -69,7 +69,7 @@ export async function findSessionByAbbreviation(
 }
 
 /** `sessions`: newest first. The newest of several sessions with one key is meant. */
-export function matchAbbreviation(wanted: string, sessions: readonly SessionRecord[]): SessionRecord | null {
+function matchAbbreviation(wanted: string, sessions: readonly SessionRecord[]): SessionRecord | null {
   const newest = [...new Map(sessions.toReversed().map((each) => [each.key, each])).values()].toReversed();
   return (
     only(

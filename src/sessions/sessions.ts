@@ -2,7 +2,7 @@ import { type Clock, systemClock } from "../async/clock.js";
 import { CoalescedLookup } from "../async/concurrency.js";
 import { BadInput, SessionClosed, SessionTaken } from "../errors.js";
 import { looksLikeSessionId, newSessionId } from "../model/ids.js";
-import type { ExecRule } from "../model/exec-rule.js";
+import type { ExecRule } from "../model/exec/exec-rule.js";
 import type {
   InteractionMode,
   NewSession,
@@ -12,7 +12,7 @@ import type {
 } from "../model/session.js";
 import type { SessionFilter, SessionStore, TokenOptions } from "../store/sessions/contract.js";
 import type { Approvals } from "./approvals.js";
-import { hashSessionToken, isSessionToken, newSessionToken } from "./requester.js";
+import { hashSessionToken, isSessionToken, newSessionToken } from "./tokens.js";
 import { findSessionByAbbreviation, findSessionByName, type NameLookup } from "./resolve-session.js";
 import {
   type A2aPolicy,

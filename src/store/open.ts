@@ -1,16 +1,7 @@
-import { systemClock } from "../async/clock.js";
-import { deferred } from "../async/deferred.js";
 import { databaseUrl, migrationMode } from "../config/database-url.js";
 import { defaults } from "../defaults.js";
-import { HoldfastError, StateCopied, StoreAway } from "../errors.js";
+import { HoldfastError } from "../errors.js";
 import { requireNotLink } from "../home/own-file.js";
-import {
-  createStateDirectory,
-  findStateDirectoryOrCopy,
-  type StateDirectory,
-} from "../home/state-directory.js";
-import { classifyLocation, recordLocation, type StateProvenance } from "../home/state-identity.js";
-import { OPEN_RUN_STATES } from "../model/run.js";
 import type { StoreLocation } from "./location.js";
 import type { MigrationStatus } from "./sql/migrations.js";
 import type { ReadStore, Store, StoreCheck } from "./store.js";
@@ -98,84 +89,4 @@ const STORE_FAILURES: ReadonlySet<string> = new Set(["STORE_AWAY", "STATE_UNUSAB
 /** True if the store could not be read, here or at a gateway. A copied state directory is another error. */
 export function isStoreFailure(error: unknown): boolean {
   return error instanceof HoldfastError && STORE_FAILURES.has(error.code);
-}
-
-/** Opens the state directory for writing. Creates it if it does not exist; rejects with StateCopied if it is a copy. */
-export async function openStateDirectory(path: string): Promise<StateDirectory> {
-  const directory = await createStateDirectory(path);
-  const { kind } = await requireOriginal(directory.home);
-  if (kind === "moved") await recordLocation(directory.home);
-  return directory;
-}
-
-/** Finds the state directory for reading: creates nothing, and it need not be writable. Null: there is none. */
-export async function findStateDirectory(path: string): Promise<StateDirectory | null> {
-  const directory = await findStateDirectoryOrCopy(path);
-  if (directory !== null) await requireOriginal(directory.home);
-  return directory;
-}
-
-/** Rejects with StateCopied if the state directory is a copy: its runs belong to the original. */
-export async function requireOriginal(home: string): Promise<StateProvenance> {
-  const found = await provenanceOf(home);
-  if (found.kind === "copy") throw new StateCopied(home, found.recorded.path, found.originalThere);
-  return found;
-}
-
-export function provenanceOf(home: string): Promise<StateProvenance> {
-  return classifyLocation(home, hasNoOpenRuns);
-}
-
-/** False also if the store cannot be read, or is a database that other state directories may use. */
-async function hasNoOpenRuns(storePath: string): Promise<boolean> {
-  try {
-    if ((await databaseUrl()) !== null) return false;
-    const { openSqliteStoreForReading } = await import("./sqlite/open-for-reading.js");
-    await using store = await openSqliteStoreForReading(storePath);
-    return store === null || (await store.listRuns({ states: OPEN_RUN_STATES, limit: 1 })).length === 0;
-  } catch {
-    return false;
-  }
-}
-
-/** How a caller waits for an unreachable store. */
-export interface StoreWait {
-  readonly onStoreAway: (error: StoreAway) => Promise<void>;
-  readonly signal?: AbortSignal;
-}
-
-/**
- * Opens the store. While it is unreachable and `wait` is given, tries again. Other errors are not temporary and are
- * thrown.
- */
-export async function retryWhileStoreAway<Opened>(
-  open: () => Promise<Opened>,
-  wait: StoreWait | null,
-): Promise<Opened> {
-  for (
-    let pauseMs: number = defaults.storeAwayRetryMs;
-    ;
-    pauseMs = Math.min(2 * pauseMs, defaults.storeAwayRetryMaxMs)
-  )
-    try {
-      return await open();
-    } catch (error) {
-      if (!(error instanceof StoreAway) || wait === null || isAborted(wait)) throw error;
-      await wait.onStoreAway(error);
-      await sleepUntilAbort(systemClock.jitter(pauseMs), wait.signal);
-      if (isAborted(wait)) throw error;
-    }
-}
-
-function isAborted({ signal }: StoreWait): boolean {
-  return signal?.aborted === true;
-}
-
-/** Removes its listener from the signal, because an outage may last for days. */
-async function sleepUntilAbort(ms: number, signal: AbortSignal | undefined): Promise<void> {
-  const aborted = deferred<void>();
-  const stop = (): void => aborted.resolve();
-  signal?.addEventListener("abort", stop, { once: true });
-  await systemClock.sleep(ms, aborted.promise);
-  signal?.removeEventListener("abort", stop);
 }

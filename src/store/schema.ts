@@ -1,12 +1,14 @@
 import type { Generated } from "kysely";
-import type { AcpPermissionRequest, AcpSession, AcpTurn, AcpUpdate } from "../model/acp/session-and-turn.js";
+import type { AcpSession, AcpTurn, AcpUpdate } from "../model/acp/session-and-turn.js";
+import type { AcpPermissionRequest } from "../model/acp/permission-request.js";
 import type { GatewayRecord, HostRecord, RemoteStop } from "../model/gateway.js";
 import type { OutboxEntry } from "../model/outbox.js";
 import type { RememberedRule } from "../model/acp/permission-rule.js";
 import type { RunRecord } from "../model/run.js";
 import type { RunEventType } from "../model/run-event.js";
-import type { Approval } from "../model/approval.js";
-import type { SessionMessage, SessionRecord } from "../model/session.js";
+import type { Approval } from "../model/exec/approval.js";
+import type { SessionRecord } from "../model/session.js";
+import type { SessionMessage } from "../model/session-message.js";
 import type { TaskEvent, TaskRecord } from "../model/task.js";
 import { column, columns, type ColumnsOf, flag, json, mapTable, nullableJson } from "./sql/table.js";
 

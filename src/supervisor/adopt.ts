@@ -1,11 +1,11 @@
 import type { AnchorLink, ProcessEvidence } from "../anchor/host.js";
-import { isWeakTier } from "../anchor/inspect/tier.js";
+import { isJobTier, isWeakTier } from "../anchor/inspect/boundary-and-tier.js";
 import { PROTOCOL } from "../anchor/protocol/messages.js";
 import { deferred } from "../async/deferred.js";
 import { defaults } from "../defaults.js";
 import { BadInput, NotAdopted, NotOurs, NotSteering } from "../errors.js";
 import { errorMessage } from "../home/errno.js";
-import { isSameMachine } from "../home/machine-identity.js";
+import { isSameMachine } from "../model/process.js";
 import { newLeaseId, newRunId } from "../model/ids.js";
 import { FIRST_EPOCH, NO_DEADLINES, NO_LIMITS, OPEN_RUN_STATES, type RunRecord } from "../model/run.js";
 import { newRunRecord } from "../store/runs/apply-change.js";
@@ -15,7 +15,7 @@ import type { AdoptedProcess } from "./api.js";
 import { bindLink, reattach, sendServicePolicy } from "./attach/attach.js";
 import { createLiveRun } from "./attach/create-live-run.js";
 import { finalizeSpawnFailure } from "./end/finalize.js";
-import { findOwningRun } from "./inspect/membership.js";
+import { findOwningRun } from "./inspect/find-owning-run.js";
 import { type AdoptOptions, checkText } from "./check-options.js";
 import {
   assertOwned,
@@ -112,6 +112,8 @@ function assertCanAdoptFrom({ facts: { runId }, link, isOwner: owner, state }: L
   function whyNot(): string | null {
     if (link === null || !owner) return "its anchor does not answer";
     if (link.welcome.protocol < PROTOCOL) return "its anchor is older than this version and cannot do it";
+    if (isJobTier(link.welcome.boundary.tier))
+      return `on Windows a process cannot leave the job of its run; adopt the run instead (holdfast service adopt ${runId})`;
     if (isWeakTier(link.welcome.boundary.tier))
       return "without cgroups and process handles it could not be stopped separately from its run";
     return state.name === "running" ? null : "the run is not running, or is about to end";

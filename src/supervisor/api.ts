@@ -115,6 +115,8 @@ export interface Run {
   readonly firstStop: FirstStop | null;
   /** The run ends when its caller is gone. */
   readonly callerBound: boolean;
+  /** True if the caller is connected to the anchor, which stops the run when the caller disconnects. */
+  readonly hasCaller: boolean;
   readonly survivors: readonly Survivor[];
   /** Number of bytes of stdin that the anchor has accepted. */
   readonly stdinAccepted: number;
@@ -264,8 +266,11 @@ export interface Supervisor extends AsyncDisposable {
   /** Makes a process of an owned run, with its descendants, a service of its own. */
   adoptProcess(pid: number, options?: Pick<AdoptOptions, "actor">): Promise<AdoptedProcess>;
   getRun(runId: string): Promise<RunRecord | null>;
-  /** Stored output of any run of this state directory. Empty: nothing at or after the offset. */
-  readOutput(runId: string, stream: StreamName, options?: ReadOptions): Promise<OutputChunk>;
+  /**
+   * Stored output of any run of this state directory, named by its id or by its record, which is then not read again.
+   * Empty: nothing at or after the offset.
+   */
+  readOutput(run: string | RunRecord, stream: StreamName, options?: ReadOptions): Promise<OutputChunk>;
   listRuns(filter?: RunFilter): Promise<readonly RunRecord[]>;
   /** Like `listRuns`; if a shared store does not answer in time, only the runs of this state directory. */
   listRunsOrLocal(filter?: RunFilter, withinMs?: number): Promise<RunList>;

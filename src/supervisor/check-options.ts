@@ -42,6 +42,11 @@ export interface FollowOptions {
   readonly offsets?: Partial<Record<StreamName, number>>;
   /** Acknowledge a chunk when the next one is requested (back-pressure streams). */
   readonly ack?: boolean;
+  /**
+   * The memory into which the chunks are read: the bytes of a chunk are valid until the next one is requested. Fast
+   * output then leaves no garbage to collect.
+   */
+  readonly buffer?: Uint8Array;
   /** Aborting ends the iteration without an error. */
   readonly signal?: AbortSignal;
 }

@@ -1,6 +1,7 @@
 import type { AnchorHost } from "../anchor/host.js";
 import type { InstanceHold } from "../anchor/instance/instance-hold.js";
 import { type Clock, systemClock } from "../async/clock.js";
+import { defaults } from "../defaults.js";
 import type { InstanceTaken } from "../errors.js";
 import { errorMessage } from "../home/errno.js";
 import { newIncarnationId } from "../model/ids.js";
@@ -13,7 +14,7 @@ import type { KeepaliveLinks } from "./lease/acquire.js";
 import { Incarnation } from "./lease/incarnation.js";
 import { LeaseRenewer } from "./lease/lease-renewer.js";
 import type { SupervisorContext } from "./run/live-run.js";
-import { StoreCircuitBreaker } from "./run/store-write-queue.js";
+import { StoreCircuitBreaker } from "./run/store-circuit-breaker.js";
 
 export interface SupervisorDependencies {
   readonly store: RunStore;
@@ -31,6 +32,7 @@ export interface SupervisorDependencies {
   readonly home: string;
   readonly stateId?: string;
   readonly actor?: string;
+  readonly startNoteMs?: number;
   readonly discardOutput?: boolean;
   readonly withheldEnv?: readonly string[];
   readonly onProblem?: (problem: Problem) => void;
@@ -60,6 +62,7 @@ export function createContext(
     actor = `supervisor:${instanceId}`,
     discardOutput = false,
     withheldEnv = [],
+    startNoteMs = defaults.startNoteMs,
     locks,
   } = dependencies;
   const report = (problem: Problem): void => {
@@ -89,7 +92,8 @@ export function createContext(
     heldCount: () => runs.size,
     onMissing: (known) => {
       for (const live of [...runs.values()])
-        if (!known.has(live.facts.runId)) context.track(live.facts.runId, onLeaseMissing(live));
+        if (!known.has(live.facts.runId) && !context.inserting.has(live.facts.runId))
+          context.track(live.facts.runId, onLeaseMissing(live));
     },
     onError: (cause) =>
       report({ runId: null, message: "the leases could not be renewed; trying again", cause }),
@@ -113,6 +117,7 @@ export function createContext(
       // The store accepts writes again: renew at once, so that runs can be controlled without waiting for the timer.
       if (leases.fenced) void leases.renew();
     }),
+    startNoteMs,
     runs,
     inserting: new Set(),
     closing: null,

@@ -2,7 +2,9 @@ import type { AnchorHost } from "../anchor/host.js";
 import { defaults } from "../defaults.js";
 import type { RunFilter, RunStore } from "../store/runs/contract.js";
 import type { Retained, Retention } from "./api.js";
-import { runAddressOf } from "./run/recorded-identity.js";
+import type { RunRecord } from "../model/run.js";
+import { probeAnchor } from "./reconcile/evidence.js";
+import { cgroupOf, runAddressOf } from "./run/recorded-identity.js";
 import type { SupervisorContext } from "./run/live-run.js";
 
 /** Selects the runs of this state directory. In a store that is not shared, these are all runs. */
@@ -21,7 +23,8 @@ const PAGE = 200;
 
 /**
  * Deletes ended runs that are too old, then those beyond the limit, then output beyond its quota, oldest first. A
- * directory is removed before its record: a directory without a record would be recovered as an orphan.
+ * directory is removed before its record: a directory without a record would be recovered as an orphan. For the same
+ * reason, and because its files are the way to its processes, a run that may have processes is kept.
  */
 export async function applyRetention(
   context: SupervisorContext,
@@ -51,20 +54,43 @@ async function deleteEnded(
   most: number,
 ): Promise<number> {
   const { store, host, cleanedUp } = context;
+  const kept = new Set<string>();
   let total = 0;
   while (total < most) {
-    const limit = Math.min(PAGE, most - total);
+    const limit = Math.min(PAGE, most - total) + kept.size;
     const page = await store.listRuns({ ...ours, endedBefore, limit });
+    const ended: RunRecord[] = [];
     for (const record of page) {
+      if (kept.has(record.runId)) continue;
+      if (await mayHaveProcesses(host, record)) {
+        kept.add(record.runId);
+        continue;
+      }
       await host.removeRunDirectory(runAddressOf(record));
       cleanedUp.delete(record.runId);
+      ended.push(record);
     }
-    const deleted = await store.deleteRuns(page.map(({ runId }) => runId));
+    const deleted = await store.deleteRuns(ended.map(({ runId }) => runId));
     total += deleted;
     // No more runs, or another supervisor deletes the same ones.
-    if (deleted < limit) break;
+    if (page.length < limit || deleted < ended.length) break;
   }
   return total;
+}
+
+/** True if an anchor listens in the directory of an ended run, or its cgroup is not known to be empty. */
+async function mayHaveProcesses(host: AnchorHost, record: RunRecord): Promise<boolean> {
+  if (record.emptiness === "proven" || record.bootId !== host.machine.bootId) return false;
+  const run = runAddressOf(record);
+  const anchor = await probeAnchor(host, run);
+  if (anchor.kind === "observer") anchor.observer.close();
+  if (anchor.kind !== "none") return true;
+  // As recovery finds it: without a recorded cgroup, its name identifies the run.
+  const named = await host.listRunCgroups(run.instanceId);
+  const boundary = cgroupOf(record) ?? named.find(({ runId }) => runId === run.runId);
+  if (boundary === undefined) return false;
+  const [state = "unknown"] = await host.inspectCgroups([boundary]).catch(() => []);
+  return state === "populated" || state === "unknown";
 }
 
 type OwnRunsFilter = Pick<RunFilter, "ofState" | "notFrom">;
@@ -97,8 +123,10 @@ async function deleteOutput(context: SupervisorContext, keptBytes: number): Prom
       const bytes = await host.directorySize(run);
       total += bytes;
       if (runs.has(runId)) continue;
-      const endedAt = (await store.getRun(runId))?.endedAt ?? null;
-      if (endedAt !== null) kept.push({ ...run, bytes, at: endedAt });
+      const record = await store.getRun(runId);
+      const endedAt = record?.endedAt ?? null;
+      if (record !== null && endedAt !== null && !(await mayHaveProcesses(host, record)))
+        kept.push({ ...run, bytes, at: endedAt });
     }
   }
   let removed = 0;

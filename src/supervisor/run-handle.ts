@@ -6,16 +6,17 @@ import { BadInput, NotSteering } from "../errors.js";
 import type { ProcessIdentity, Survivor } from "../model/process.js";
 import type { RunRecord, RunStateName, ServiceFacts } from "../model/run.js";
 import type { OutputChunk, Run, RunEnding } from "./api.js";
-import { listMembers, signalMembers } from "./inspect/membership.js";
+import { listMembers } from "./inspect/list-members.js";
+import { signalMembers } from "./run/signal-members.js";
 import {
   type CancelOptions,
   checkTerminalSize,
   type FollowOptions,
   type ReadOptions,
 } from "./check-options.js";
-import { requestStop } from "./run/stop-and-detach.js";
+import { requestStop } from "./run/request-stop.js";
 import { assertOwned, type LiveRun } from "./run/live-run.js";
-import { ackOutput, discardUnusedOutput, followOutput, readOutput } from "./run/output.js";
+import { ackOutput, discardUnusedOutput, followOutput, readLiveOutput } from "./run/output.js";
 
 /** The caller's view of a run. */
 class RunHandle implements Run {
@@ -51,6 +52,10 @@ class RunHandle implements Run {
 
   get callerBound(): boolean {
     return this.#live.facts.policy.callerBound;
+  }
+
+  get hasCaller(): boolean {
+    return this.#live.hasCaller;
   }
 
   get survivors(): readonly Survivor[] {
@@ -136,8 +141,7 @@ class RunHandle implements Run {
   }
 
   read(stream: StreamName, options?: ReadOptions): Promise<OutputChunk> {
-    const { context, facts } = this.#live;
-    return readOutput(context.host, facts.address, stream, options);
+    return readLiveOutput(this.#live, stream, options);
   }
 
   follow(options?: FollowOptions): AsyncIterable<OutputChunk> {

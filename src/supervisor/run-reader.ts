@@ -8,7 +8,7 @@ import { listCopiedRuns } from "../store/local-copy/run-copy.js";
 import type { OutputChunk, RunList } from "./api.js";
 import type { ReadOptions } from "./check-options.js";
 import type { SupervisorContext } from "./run/live-run.js";
-import { readOutput } from "./run/output.js";
+import { readLiveOutput, readOutput } from "./run/output.js";
 import { runAddressOf } from "./run/recorded-identity.js";
 import type { RunFilter } from "../store/runs/contract.js";
 
@@ -23,7 +23,8 @@ export class RunReader {
   }
 
   async getRun(runId: string): Promise<RunRecord | null> {
-    const { store, localCopy } = this.#context;
+    const { store, localCopy, runs } = this.#context;
+    runs.get(runId)?.writeQueue.flush();
     if (localCopy === null) return store.getRun(runId);
     // The local copy has every run of this state directory that is open or ended recently: those can be read and
     // stopped while the store is unreachable.
@@ -33,16 +34,18 @@ export class RunReader {
     );
   }
 
-  async readOutput(runId: string, stream: StreamName, options?: ReadOptions): Promise<OutputChunk> {
+  async readOutput(run: string | RunRecord, stream: StreamName, options?: ReadOptions): Promise<OutputChunk> {
+    const runId = typeof run === "string" ? run : run.runId;
     const live = this.#context.runs.get(runId);
-    if (live !== undefined) return readOutput(this.#context.host, live.facts.address, stream, options);
-    const record = await this.getRun(runId);
+    if (live !== undefined) return readLiveOutput(live, stream, options);
+    const record = typeof run === "string" ? await this.getRun(run) : run;
     if (record === null) throw new RunNotFound(runId);
     return readOutput(this.#context.host, runAddressOf(record), stream, options);
   }
 
   async listRunsOrLocal(filter: RunFilter = {}, withinMs: number = defaults.localListMs): Promise<RunList> {
     const { store, localCopy } = this.#context;
+    flushStarts(this.#context);
     if (localCopy === null) return { runs: await store.listRuns(filter), storeAway: null };
     return this.#fallback.query<RunList>(
       async () => ({ runs: await store.listRuns(filter), storeAway: null }),
@@ -53,6 +56,11 @@ export class RunReader {
       withinMs,
     );
   }
+}
+
+/** Writes the starts that wait for the end of their runs, so that a reader sees the runs as they are. */
+export function flushStarts({ runs }: SupervisorContext): void {
+  for (const { writeQueue } of runs.values()) writeQueue.flush();
 }
 
 /**

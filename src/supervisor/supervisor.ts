@@ -34,7 +34,7 @@ import { UnreachableTracker } from "./reconcile/unreachable.js";
 import { applyRetention, stateDirectoryFilter } from "./retention.js";
 import { runHandle } from "./run-handle.js";
 import type { AdoptOptions, CancelOptions, ReadOptions, ReadyOptions } from "./check-options.js";
-import { RunReader } from "./run-reader.js";
+import { flushStarts, RunReader } from "./run-reader.js";
 import { awaitRunEnds, closeRun, detachAll, detachRun } from "./run/stop-and-detach.js";
 import type { LiveRun, SupervisorContext } from "./run/live-run.js";
 import { awaitReady, endedBeforeReady } from "./run/readiness.js";
@@ -160,8 +160,8 @@ class DefaultSupervisor implements Supervisor {
     return this.#reader.getRun(runId);
   }
 
-  async readOutput(runId: string, stream: StreamName, options?: ReadOptions): Promise<OutputChunk> {
-    return this.#reader.readOutput(runId, stream, options);
+  async readOutput(run: string | RunRecord, stream: StreamName, options?: ReadOptions): Promise<OutputChunk> {
+    return this.#reader.readOutput(run, stream, options);
   }
 
   async listRunsOrLocal(filter?: RunFilter, withinMs?: number): Promise<RunList> {
@@ -169,6 +169,7 @@ class DefaultSupervisor implements Supervisor {
   }
 
   async listRuns(filter: RunFilter = {}): Promise<readonly RunRecord[]> {
+    flushStarts(this.#context);
     return this.#context.store.listRuns(filter);
   }
 
@@ -184,6 +185,7 @@ class DefaultSupervisor implements Supervisor {
   }
 
   async listEvents(filter: EventFilter = {}): Promise<readonly RunEvent[]> {
+    flushStarts(this.#context);
     return this.#context.store.listEvents(filter);
   }
 

@@ -10,7 +10,7 @@ export const AUDIT_CODES = [
   "inconsistent_timestamps",
   "not_restored",
 ] as const;
-export type AuditCode = (typeof AUDIT_CODES)[number];
+type AuditCode = (typeof AUDIT_CODES)[number];
 
 export interface AuditFinding {
   readonly code: AuditCode;

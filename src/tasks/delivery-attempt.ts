@@ -13,7 +13,7 @@ export type Deliver = (
   signal: AbortSignal,
 ) => Promise<DeliveryReceipt>;
 
-export interface DeliveryFailedOptions extends ErrorOptions {
+interface DeliveryFailedOptions extends ErrorOptions {
   /** A retry cannot succeed: the receiver says so, or there is no address. */
   readonly permanent?: boolean;
   /** The delay that the receiver requested. */
@@ -48,7 +48,7 @@ interface FailedAttempt {
   readonly retryAfterMs: number | null;
 }
 
-export interface RetryLimits {
+interface RetryLimits {
   readonly retryMs: number;
   readonly maxRetryMs: number;
   readonly totalMs: number;

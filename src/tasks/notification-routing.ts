@@ -15,7 +15,7 @@ export interface RoutingRequest {
   readonly deliver: DeliverMode;
 }
 
-export interface NotificationRouting {
+interface NotificationRouting {
   /** `background`: the user is notified of nothing but the end. */
   readonly kind: "background" | "interactive";
   readonly targets: readonly NotificationTarget[];

@@ -8,7 +8,7 @@ import { singleLine } from "../text/truncate.js";
 import { type Deliver, DeliveryFailed, type DeliveryReceipt, nextAttempt } from "./delivery-attempt.js";
 import { markRepeated } from "./notification-text.js";
 
-export interface NotifierOptions {
+interface NotifierOptions {
   readonly store: Pick<TaskStore, "claimOutbox" | "settleOutbox" | "nextOutboxDelay" | "releaseOutbox">;
   readonly deliver: Deliver;
   /** Unique among running notifiers. Entries that an earlier notifier of this name had claimed are released at start. */
@@ -55,6 +55,8 @@ export class Notifier {
   readonly #stopping = new AbortController();
   readonly #attempts = new Set<AbortController>();
   #woken = deferred<void>();
+  /** False: no entry waited when the store was last asked, and none was added here since. */
+  #mayBeDue = true;
   #running: Promise<void> | null = null;
 
   constructor(options: NotifierOptions) {
@@ -69,6 +71,7 @@ export class Notifier {
 
   /** Call when an entry was added. */
   wake(): void {
+    this.#mayBeDue = true;
     this.#woken.resolve();
   }
 
@@ -105,13 +108,22 @@ export class Notifier {
     const slow = [...this.#slowChannels];
     const openToAll =
       slow.length === 0 ? limit : Math.min(limit, Math.ceil(concurrency / 2) - this.#slowInFlight());
+    const { store } = this.#options;
     try {
+      // A claim takes several statements. This one shows whether another gateway has added an entry.
+      if (!this.#mayBeDue && (await store.nextOutboxDelay()) === null) return pollMs;
+      this.#mayBeDue = false;
       const claimed = await this.#claim(openToAll, []);
       const more = slow.length === 0 ? 0 : await this.#claim(limit - claimed, slow);
-      if (claimed + more > 0) return 0;
-      const dueIn = (await this.#options.store.nextOutboxDelay(openToAll > 0 ? [] : slow)) ?? pollMs;
-      return Math.min(Math.max(dueIn, MIN_PAUSE_MS), pollMs);
+      if (claimed + more > 0) {
+        this.#mayBeDue = true;
+        return 0;
+      }
+      const dueIn = await store.nextOutboxDelay(openToAll > 0 ? [] : slow);
+      this.#mayBeDue ||= dueIn !== null || slow.length > 0;
+      return Math.min(Math.max(dueIn ?? pollMs, MIN_PAUSE_MS), pollMs);
     } catch (cause) {
+      this.#mayBeDue = true;
       this.#options.onStoreError?.("due outbox entries", cause);
       return RETRY_MS;
     }

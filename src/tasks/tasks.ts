@@ -117,7 +117,7 @@ export type ApplyResult =
   /** The event came too late or too early. The task's history records that. */
   | { readonly kind: "refused"; readonly task: TaskRecord; readonly why: RejectReason };
 
-export interface TasksOptions {
+interface TasksOptions {
   readonly store: Pick<TaskStore, "insertTask" | "commitTask" | "getTask">;
   /** Wall-clock milliseconds. */
   readonly now?: () => number;

@@ -6,7 +6,7 @@ import type { TaskFinish } from "./transition.js";
 /** The kind of a task that is a turn which the end of another task caused. */
 export const WAKE_KIND = "wake";
 
-export interface WakeRequest {
+interface WakeRequest {
   /** True if the session has an agent that can be started, and takes more than one prompt. */
   readonly hasAgent: boolean;
   /** The number of turns that the end of a task caused, among the ancestors of this task. */
@@ -15,7 +15,7 @@ export interface WakeRequest {
   readonly wokenAt: readonly number[];
 }
 
-export type WakeDecision =
+type WakeDecision =
   | { readonly wakes: true }
   | { readonly wakes: false; readonly why: "no-agent" | "depth" | "rate" };
 

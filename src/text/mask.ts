@@ -152,7 +152,7 @@ export function maskWord(word: string, { reveal = false, secretFrom = null }: Ma
   return { text: `${escaped ? "$" : ""}'${body}'`, masked: spans.length };
 }
 
-export interface MaskOptions {
+interface MaskOptions {
   /** Mask nothing. */
   readonly reveal?: boolean;
   readonly secretFrom?: number | null;

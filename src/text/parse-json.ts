@@ -5,7 +5,7 @@
 export type JsonObject = Readonly<Record<string, unknown>>;
 
 /** The JSON has an unexpected shape. Only the parser sees this error. */
-export class UnexpectedJson extends Error {}
+class UnexpectedJson extends Error {}
 
 /** Null if the text is not JSON or `read` rejects its shape. */
 export function parseJson<T>(text: string, read: (value: unknown) => T): T | null {

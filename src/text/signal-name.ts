@@ -1,5 +1,4 @@
 import { constants } from "node:os";
-import { BadInput } from "../errors.js";
 
 const byName: ReadonlyMap<string, number> = new Map(Object.entries(constants.signals));
 const byNumber: ReadonlyMap<number, string> = new Map(
@@ -18,18 +17,4 @@ export function signalNumber(name: string): number | null {
   if (known !== undefined) return known;
   const nameless = /^SIG(\d{1,3})$/.exec(name)?.[1];
   return nameless === undefined ? null : Number(nameless);
-}
-
-/** Parses a signal as users write it: `TERM`, `sigterm`, `15`. */
-export function parseSignal(text: string): number {
-  const upper = text.trim().toUpperCase();
-  const number = /^\d+$/.test(upper)
-    ? Number(upper)
-    : signalNumber(upper.startsWith("SIG") ? upper : `SIG${upper}`);
-  if (number === null || number < 1 || number > 64)
-    throw new BadInput(
-      "signal",
-      `${JSON.stringify(text)} is not a signal; use a name such as TERM or a number from 1 to 64`,
-    );
-  return number;
 }

@@ -1,5 +1,7 @@
 import { existsSync } from "node:fs";
 import { expect, test } from "vitest";
+import { StateUnusable } from "../../src/errors.js";
+import { newTurnId } from "../../src/model/ids.js";
 import type { Store } from "../../src/store/store.js";
 import {
   AcpFixture,
@@ -78,49 +80,116 @@ test("a prompt during the exit of the agent goes to the next agent", async () =>
   expect((await fixture.session(session)).runId).not.toBe(run.runId);
 });
 
-/** The gateway of a session stops writing before or after this write of the turn. A turn with a request has 6 or more. */
-const crashes = [1, 2, 3, 4, 5, 6].flatMap((at) => [
+test.each([
+  { what: "time", timeoutMs: 200, outcome: "failed", code: "ACP_TIMEOUT" },
+  { what: "agent", timeoutMs: undefined, outcome: "interrupted", code: "ACP_CLOSED" },
+])("a prompt whose $what ends before its turn can be stored is one turn, which has ended", async (given) => {
+  const store = { away: false, refused: 0 };
+  const fixture = await AcpFixture.open(
+    {},
+    {
+      onProblem: () => undefined,
+      through: (whole) =>
+        overrideStore(whole, {
+          commitAcpChange: async (...change) => {
+            if (!store.away) return whole.commitAcpChange(...change);
+            store.refused += 1;
+            throw new StateUnusable("store", "it cannot be written");
+          },
+        }),
+    },
+  );
+  const session = await fixture.spawn(shellAgent());
+  await fixture.echo(session, "earlier");
+  const agent = await fixture.run(session);
+  store.away = true;
+  const late = fixture.prompt(session, "echo late", given.timeoutMs);
+  if (given.what === "agent") {
+    await waitFor("its turn is being stored", () => store.refused > 0);
+    await fixture.signalAgent(session);
+  }
+  await agent.wait();
+  store.away = false;
+  expect(await fixture.waitForTurnEnd(await late)).toMatchObject({
+    outcome: given.outcome,
+    problem: { code: given.code },
+  });
+  await fixture.echo(session, "next");
+  const turns = await fixture.store.listAcpTurns({ sessionId: session });
+  expect(turns.map(({ prompt, state }) => [prompt, state])).toEqual([
+    ["echo earlier", "ended"],
+    ["echo late", "ended"],
+    ["echo next", "ended"],
+  ]);
+});
+
+/** The gateway of a session stops writing before or after this write of the turn. */
+const crashes = [0, 1, 2, 3, 4, 5].flatMap((at) => [
   { at, written: false },
   { at, written: true },
 ]);
 
-test("after a crash at any step of a turn, the prompt is sent once and the request answered once", async () => {
-  const dying = new Map<string, (typeof crashes)[number]>();
-  const counts = new Map<string, number>();
-  const dead = new Set<string>();
-  const never = new Promise<never>(() => undefined);
-  const through = (store: Store): Store =>
-    overrideStore(store, {
-      commitAcpChange: async (...change) => {
-        const [id] = change;
-        const crash = dying.get(id);
-        const count = counts.get(id) ?? 0;
-        counts.set(id, count + 1);
-        if (crash === undefined || count < crash.at) return store.commitAcpChange(...change);
-        if (crash.written) await store.commitAcpChange(...change);
-        dead.add(id);
-        return never;
-      },
-    });
-  const fixture = await AcpFixture.open({}, { through });
-  const sessions = await Promise.all(
-    crashes.map((_, at) => fixture.spawn(shellAgent(), { key: `s${at}`, rules: [{ effect: "allow" }] })),
-  );
-  const turns = await Promise.all(
-    sessions.map((session, at) => {
+test.each([
+  { prompt: "a prompt that is queued first", earlier: 0, leastWrites: 5 },
+  { prompt: "a prompt that is sent at once", earlier: 1, leastWrites: 4 },
+])(
+  "after a crash at any step of the turn of $prompt, it is sent once and the request answered once",
+  async ({ earlier, leastWrites }) => {
+    const dying = new Map<string, (typeof crashes)[number]>();
+    const counts = new Map<string, number>();
+    const dead = new Set<string>();
+    const never = new Promise<never>(() => undefined);
+    const through = (store: Store): Store =>
+      overrideStore(store, {
+        commitAcpChange: async (...change) => {
+          const [id] = change;
+          const crash = dying.get(id);
+          const count = counts.get(id) ?? 0;
+          counts.set(id, count + 1);
+          if (crash === undefined || count < crash.at) return store.commitAcpChange(...change);
+          if (crash.written) await store.commitAcpChange(...change);
+          dead.add(id);
+          return never;
+        },
+      });
+    const fixture = await AcpFixture.open({}, { through });
+    const sessions = await Promise.all(
+      crashes.map((_, at) => fixture.spawn(shellAgent(), { key: `s${at}`, rules: [{ effect: "allow" }] })),
+    );
+    for (let n = 0; n < earlier; n++)
+      await Promise.all(sessions.map((session) => fixture.echo(session, "earlier")));
+    const prompts = sessions.map((session, at) => {
       counts.set(session, 0);
       dying.set(session, crashes[at]!);
-      return fixture.prompt(session, "ask echo hi");
-    }),
-  );
-  await waitFor("every session has stopped writing", () => dead.size === sessions.length);
-  const second = await fixture.restart();
-  for (const turn of turns) {
-    expect(await second.waitForTurnEnd(turn)).toMatchObject({ outcome: "completed", text: "<yes>hi\n" });
-    const { sessionId, turnId } = turn;
-    const updates = await second.store.listAcpUpdates({ sessionId, turnId });
-    expect(JSON.stringify(updates).match(/"tool_call"/g)).toHaveLength(1);
-    expect(await second.store.listAcpPermissionRequests({ sessionId })).toMatchObject([{ answered: true }]);
-  }
-  expect(second.log.match(/^prompt/gm)).toHaveLength(sessions.length);
-});
+      return { session, crash: crashes[at]!, turnId: newTurnId() };
+    });
+    const request = { text: "ask echo hi", askedBy: "test" };
+    // The gateway of a prompt dies before it answers.
+    for (const { session, turnId } of prompts)
+      fixture.acp.prompt(session, { ...request, turnId }).catch(() => undefined);
+    await waitFor("every session has stopped writing, or has ended its turn", async () => {
+      const turns = await Promise.all(prompts.map(({ turnId }) => fixture.store.getAcpTurn(turnId)));
+      return turns.every((turn, at) => dead.has(sessions[at]!) || (turn?.audit ?? null) !== null);
+    });
+    expect(dead.size).toBeGreaterThanOrEqual(2 * leastWrites);
+    const second = await fixture.restart();
+    for (const { session, turnId, crash } of prompts) {
+      const stored = await second.store.getAcpTurn(turnId);
+      expect(stored === null).toBe(crash.at === 0 && !crash.written);
+      // Its caller got no answer, and repeats it.
+      const turn = stored ?? (await second.acp.prompt(session, { ...request, turnId }));
+      expect(await second.waitForTurnEnd(turn)).toMatchObject({ outcome: "completed", text: "<yes>hi\n" });
+      await waitFor("the audit", async () => (await second.store.getAcpTurn(turnId))?.audit ?? null);
+      const updates = await second.store.listAcpUpdates({ sessionId: session, turnId });
+      expect(JSON.stringify(updates).match(/"tool_call"/g)).toHaveLength(1);
+      const steps = updates.filter(({ type }) => type === "turn" || type === "audit");
+      expect(
+        steps.map(({ type, data }) => (type === "turn" ? (data as { state: string }).state : type)),
+      ).toEqual(["queued", "running", "ended", "audit"]);
+      expect(await second.store.listAcpPermissionRequests({ sessionId: session })).toMatchObject([
+        { answered: true },
+      ]);
+    }
+    expect(second.log.match(/^prompt/gm)).toHaveLength((1 + earlier) * sessions.length);
+  },
+);

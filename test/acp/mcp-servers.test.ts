@@ -2,7 +2,7 @@ import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
 import { expect, test } from "vitest";
 import type { McpServer } from "../../src/model/acp/session-and-turn.js";
-import { acpSessionResponse } from "../../src/queries/acp.js";
+import { acpSessionResponse } from "../../src/queries/acp-responses.js";
 import { AcpFixture, featureAgent } from "../support/agents/acp-fixture.js";
 import { readProcess } from "../support/live-processes.js";
 import { plantLookalike } from "../support/supervisor/real-supervisor.js";

@@ -3,7 +3,7 @@ import { createRequire } from "node:module";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { LOGIN_CAPABILITIES } from "../../src/acp/login-agent.js";
-import { NO_CLIENT_ACCESS, toClientCapabilities } from "../../src/config/agents.js";
+import { NO_CLIENT_ACCESS, toClientCapabilities } from "../../src/config/client-access.js";
 
 interface SchemaNode {
   readonly $ref?: string;

@@ -4,7 +4,7 @@ import { hostClock } from "../../src/async/clock.js";
 import { StateUnusable } from "../../src/errors.js";
 import type { AcpStore } from "../../src/store/acp/contract.js";
 import type { Store } from "../../src/store/store.js";
-import { openSessionFixture } from "../support/session-fixture.js";
+import { openSessionFixture } from "../support/sessions/session-fixture.js";
 import { AT, newAcpSession, newSession } from "../support/store/session-samples.js";
 
 /** A store whose next writes fail before or after they are done. */

@@ -7,7 +7,8 @@ import {
   takesNewSessionId,
   parseVersion,
 } from "../../src/agents/command-line.js";
-import { agentEntrySchema, type CliForm, fetchingArgv } from "../../src/config/agents.js";
+import { fetchingArgv } from "../../src/acp/agent-command.js";
+import { agentEntrySchema, type CliForm } from "../../src/config/agents.js";
 
 const agents = agentsById();
 const fresh = {
@@ -52,7 +53,7 @@ test("docs/reference/agents.md lists the catalogue", () => {
 });
 
 test("the suite of real agents runs the versions of the catalogue", () => {
-  const packages = JSON.parse(readFileSync("scripts/agent-packages.json", "utf8")) as Record<
+  const packages = JSON.parse(readFileSync("scripts/test-programs/agent-packages.json", "utf8")) as Record<
     string,
     string[]
   >;

@@ -91,12 +91,12 @@ test("a socket whose path is longer than a socket address can be reached", async
   await new Promise<void>((resolve) => server.listen(`/proc/self/fd/${directory.fd}/sock`, resolve));
   const said = await new Promise((resolve, reject) => {
     connectToSocket(join(deep, "sock"))
-      .on("data", (data) => resolve(data.toString()))
+      .socket.on("data", (data) => resolve(data.toString()))
       .on("error", reject);
   });
   expect(said).toBe("hi");
   const missing = await new Promise((resolve) =>
-    connectToSocket(join(deep, "gone", "sock")).on("error", resolve),
+    connectToSocket(join(deep, "gone", "sock")).socket.on("error", resolve),
   );
   expect(missing).toMatchObject({ code: "ENOENT" });
   await new Promise((resolve) => server.close(resolve));

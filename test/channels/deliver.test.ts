@@ -3,9 +3,9 @@ import { Bell, bellChannel } from "../../src/channels/bell.js";
 import type { Channel } from "../../src/channels/channel.js";
 import { createDeliver } from "../../src/channels/deliver.js";
 import { defaults } from "../../src/defaults.js";
-import { SessionHistory } from "../../src/sessions/history.js";
+import { SessionHistory } from "../../src/sessions/messages-and-inbox.js";
 import { deliveryFailure, NEVER_ABORTED, sampleNotification } from "../support/http-receiver.js";
-import { openSessionFixture, type SessionFixture } from "../support/session-fixture.js";
+import { openSessionFixture, type SessionFixture } from "../support/sessions/session-fixture.js";
 
 const none: ReadonlyMap<string, Channel> = new Map();
 

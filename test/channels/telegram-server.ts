@@ -11,7 +11,7 @@ interface TelegramEmulator {
   stop(): Promise<unknown>;
 }
 
-export interface BotMessage {
+interface BotMessage {
   readonly botToken: string;
   readonly messageId: number;
   readonly message: Readonly<Record<string, unknown>>;

@@ -38,6 +38,7 @@ export const COMMAND_USES: Readonly<
   Record<string, "acts" | ((samples: SampleNames) => readonly (readonly string[])[])>
 > = {
   run: "acts",
+  dashboard: "acts",
   ps: () => [[], ["--all"]],
   inspect: ({ ended, open }) => [[ended], [open, ended]],
   wait: ({ ended }) => [[ended]],
@@ -90,6 +91,9 @@ export const COMMAND_USES: Readonly<
   "tasks dismiss": "acts",
   "tasks audit": () => [[]],
   "tasks maintenance": () => [[]],
+  "mcp wrap": () => [[]],
+  "mcp install": () => [["codex"]],
+  "mcp list": () => [[], ["--all"]],
   "notify channels": () => [[]],
   "notify test": "acts",
   "acp with": "acts",
@@ -141,6 +145,7 @@ export const COMMAND_USES: Readonly<
   "store copy": "acts",
   "store migrate": "acts",
   doctor: () => [[]],
+  shellenv: "acts",
   completion: () => [["bash"]],
   __complete: () => [["run"], ["session"], ["task"], ["agent"], ["channel"]],
   help: () => [[], ["service", "adopt"]],

@@ -4,7 +4,7 @@ import { hostname } from "node:os";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { findAnchorBinary } from "../../src/anchor/binary.js";
 import { inspectProcesses } from "../../src/anchor/inspect/processes.js";
-import type { PsRow } from "../../src/cli/runs/ps.js";
+import type { PsRow } from "../../src/cli/runs/ps-table.js";
 import { observeMachineIdentity } from "../../src/home/machine-identity.js";
 import type { RunRecord } from "../../src/model/run.js";
 import type { Store } from "../../src/store/store.js";

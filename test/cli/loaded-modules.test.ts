@@ -1,6 +1,8 @@
-import { readFile, rm } from "node:fs/promises";
+import { execFile } from "node:child_process";
+import { readFile, rm, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
+import { promisify } from "node:util";
 import { expect, test } from "vitest";
 import { BackgroundGateway } from "../support/cli/background-gateway.js";
 import { CliFixture } from "../support/cli/cli-fixture.js";
@@ -8,17 +10,7 @@ import { CliFixture } from "../support/cli/cli-fixture.js";
 const noteModules = fileURLToPath(new URL("children/note-modules.mjs", import.meta.url));
 
 const dist = pathToFileURL(resolve("dist")).href;
-const heavy = [
-  "@photostructure/sqlite",
-  "@xterm/headless",
-  "kysely",
-  "pg",
-  "pino",
-  "prom-client",
-  "smol-toml",
-  "ws",
-  "zod",
-];
+const heavy = ["@photostructure/sqlite", "@xterm/headless", "kysely", "pg", "smol-toml", "ws", "zod"];
 
 /** The heavy packages that a command loads; the bundler marks the origin of bundled ones in comments. */
 async function packagesOf(cliFixture: CliFixture, line: string, home = cliFixture.home): Promise<string[]> {
@@ -52,8 +44,11 @@ test.each([
 test("a client of a gateway loads neither zod nor a database; a reader of the store loads no zod", async () => {
   await using gatewayFixture = await BackgroundGateway.started();
   const runId = await gatewayFixture.startScript("sleep 1000");
-  expect(await packagesOf(gatewayFixture, "ps")).toEqual(["@photostructure/sqlite", "kysely"]);
+  // The gateway cannot select by label: this command reads the store.
+  expect(await packagesOf(gatewayFixture, "ps --label a=b")).toEqual(["@photostructure/sqlite", "kysely"]);
   const asked = [
+    "ps",
+    "runs list",
     "gateway status",
     "tasks",
     `tasks show ${runId}`,
@@ -64,3 +59,43 @@ test("a client of a gateway loads neither zod nor a database; a reader of the st
   // The check itself works.
   expect(await packagesOf(gatewayFixture, "config check")).toEqual(["smol-toml", "zod"]);
 });
+
+test("frequent commands load one file of ours, and neither commander, HTTP, child processes nor file promises", async () => {
+  await using gatewayFixture = await BackgroundGateway.started();
+  await gatewayFixture.startScript("sleep 1000");
+  for (const line of ["--version", "ps", "ps --json", "runs list -a", "runs", "gateway status", "gateway"]) {
+    const { files, builtins } = await loadedBy(gatewayFixture, line);
+    expect(files, line).toEqual(["bundle/main.cjs"]);
+    for (const name of ["http", "child_process", "fs/promises"]) expect(builtins, line).not.toContain(name);
+  }
+  // The check itself works.
+  const { files, builtins } = await loadedBy(gatewayFixture, "runs list --limit 5");
+  expect(files).toContain("bundle/program.cjs");
+  expect((await loadedBy(gatewayFixture, "process list")).builtins).toContain("http");
+  expect(builtins).not.toContain("http");
+});
+
+/** The files of the package, relative to dist, and the modules of Node that a command line loads by itself. */
+async function loadedBy(
+  cliFixture: CliFixture,
+  line: string,
+): Promise<{ readonly files: readonly string[]; readonly builtins: readonly string[] }> {
+  const script = `
+    const { writeFileSync } = require("node:fs");
+    const dist = ${JSON.stringify(`${resolve("dist")}/`)};
+    process.on("exit", () => {
+      const files = Object.keys(require.cache).filter((file) => file.startsWith(dist));
+      const builtins = process.moduleLoadList.filter((each) => each.startsWith("NativeModule "));
+      writeFileSync(process.env.NOTE_MODULES, JSON.stringify({
+        files: files.map((file) => file.slice(dist.length)),
+        builtins: builtins.map((each) => each.slice("NativeModule ".length)),
+      }));
+    });`;
+  const preload = join(cliFixture.home, "note-loaded.cjs");
+  const notes = join(cliFixture.home, "loaded.json");
+  await writeFile(preload, script);
+  const main = resolve("dist/bundle/main.cjs");
+  const env = { ...process.env, HOLDFAST_HOME: cliFixture.home, NOTE_MODULES: notes };
+  await promisify(execFile)(process.execPath, ["--require", preload, main, ...line.split(" ")], { env });
+  return JSON.parse(await readFile(notes, "utf8")) as Awaited<ReturnType<typeof loadedBy>>;
+}

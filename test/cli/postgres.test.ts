@@ -2,19 +2,15 @@ import { existsSync } from "node:fs";
 import { readFile, writeFile } from "node:fs/promises";
 import { hostname } from "node:os";
 import { join } from "node:path";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { migrations } from "../../src/store/sql/migrations.js";
 import { findWaitingGateway } from "../../src/gateway/gateway-files.js";
-import { startPostgresServer, whyNoPostgres, type PostgresServer } from "../support/store/postgres-server.js";
+import { postgresForSuite, whyNoPostgres } from "../support/store/postgres-server.js";
 import { BatchCli } from "../support/cli/batch-cli.js";
 import { CliFixture } from "../support/cli/cli-fixture.js";
 
 describe.skipIf(whyNoPostgres !== null)("with HOLDFAST_DATABASE_URL", () => {
-  let server: PostgresServer;
-  beforeAll(async () => {
-    server = await startPostgresServer();
-  });
-  afterAll(() => server[Symbol.asyncDispose]());
+  const server = postgresForSuite();
 
   test(
     "a run is recorded in the database, and its environment has no DATABASE_URL",

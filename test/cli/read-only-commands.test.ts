@@ -21,7 +21,7 @@ test("every command has --json, except those that use the terminal, or print a s
     ([, command]) => !command.options.some(({ long }) => long === "--json"),
   );
   expect(without.map(([path]) => path).toSorted()).toEqual([
-    ...["__complete", "acp login", "attach", "completion", "help"],
+    ...["__complete", "acp login", "attach", "completion", "help", "shellenv"],
   ]);
 });
 

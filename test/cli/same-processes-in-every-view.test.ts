@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { createClient, type GatewayClient } from "../../src/api/client.js";
 import { gatewaySocketPath } from "../../src/home/state-directory.js";
-import { readOperatorToken } from "../../src/sessions/requester.js";
+import { readOperatorToken } from "../../src/sessions/tokens.js";
 import { isDead, processState } from "../support/supervisor/silent-anchor.js";
 import { BatchCli } from "../support/cli/batch-cli.js";
 import { readProcess } from "../support/live-processes.js";

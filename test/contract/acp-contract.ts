@@ -145,6 +145,31 @@ export function acpContract(name: string, createDatabase: () => Promise<TestData
       expect((await store.getAcpSession(id))?.seq).toBe(251);
     });
 
+    test("updates of every kind and size keep their order, their numbers and their data", async () => {
+      const odd = '\0 \uD800 {"}, \u2028 \\u0000';
+      const large = { text: "é".repeat(400_000) };
+      const numbers = { large: 1e21, small: -1.5e-7, whole: 2 ** 53, "": [[], {}, null, false], 2: 1, 1: 2 };
+      const data = [{}, large, null, numbers, odd, large, 7, [1], { [odd]: odd }, large, large, large];
+      const of = (turnId: string | null, type: "update" | "client", at: number) =>
+        data.map((each) => ({ turnId, type, at, data: each }));
+      const updates = [
+        ...of("turn_1", "update", AT),
+        ...Array.from({ length: 5 }, (_, n) => ({
+          turnId: null,
+          type: "update" as const,
+          at: AT,
+          data: { n },
+        })),
+        ...of(null, "client", AT + 1),
+      ];
+      await store.commitAcpChange(id, "in_1", { updates });
+      const stored = await store.listAcpUpdates({ sessionId: id });
+      expect(stored).toEqual(updates.map((update, index) => ({ sessionId: id, seq: index + 1, ...update })));
+      expect(stored.map((each) => JSON.stringify(each.data))).toEqual(
+        updates.map((each) => JSON.stringify(each.data)),
+      );
+    });
+
     test("a page of updates ends with the update that reaches the size, and always has the first", async () => {
       const update = (letters: string) => ({ turnId: null, at: AT, type: "update", data: letters }) as const;
       const sizes = [1_000_000, 10, 400, 600, 10, 2_000].map((letters) => update("é".repeat(letters / 2)));

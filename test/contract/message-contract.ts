@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import type { NewMessage, SessionMessage } from "../../src/model/session.js";
+import type { NewMessage, SessionMessage } from "../../src/model/session-message.js";
 import type { Store } from "../../src/store/store.js";
 import { AT, newAcpSession, newAcpTurn, newMessage, newSession } from "../support/store/session-samples.js";
 import { type TestDatabase, twoSupervisors } from "../support/store/test-database.js";

@@ -2,10 +2,11 @@ import type { Store } from "../../src/store/store.js";
 import { acpContract } from "./acp-contract.js";
 import { approvalContract } from "./approval-contract.js";
 import { commandContract, gatewayContract } from "./gateway-contract.js";
+import { groupContract } from "./group-contract.js";
 import { messageContract } from "./message-contract.js";
 import { outboxChangesContract } from "./outbox-changes-contract.js";
 import { outboxContract } from "./outbox-contract.js";
-import { runContract } from "./run-contract.js";
+import { runContract } from "./runs/run-contract.js";
 import { sessionContract } from "./session-contract.js";
 import { taskContract } from "./task-contract.js";
 import { tokenContract } from "./token-contract.js";
@@ -24,4 +25,5 @@ export function storeContract(name: string, createDatabase: () => Promise<TestDa
   taskContract(name, createDatabase);
   outboxContract(name, createDatabase);
   outboxChangesContract(name, createDatabase);
+  groupContract(name, createDatabase);
 }

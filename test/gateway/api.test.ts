@@ -5,7 +5,8 @@ import { createClient } from "../../src/api/client.js";
 import { contract } from "../../src/api/contract.js";
 import { openGateway } from "../../src/gateway/gateway.js";
 import { gatewaySocketPath } from "../../src/home/state-directory.js";
-import { readOperatorToken } from "../../src/sessions/requester.js";
+import { readOperatorToken } from "../../src/sessions/tokens.js";
+import { scaled } from "../support/scale.js";
 import { realSupervisor, temporaryHome } from "../support/supervisor/real-supervisor.js";
 import { gatewayForFile, errorOf } from "../support/gateway/real-gateway.js";
 import { waitFor } from "../support/wait-for.js";
@@ -34,6 +35,7 @@ test("every answer has the shape that the contract promises", async () => {
     kill: await fixture.client.kill({ params: run }),
     listSessions: await fixture.client.listSessions(),
     listApprovals: await fixture.client.listApprovals(),
+    health: await fixture.client.health(),
     listGateways: await fixture.client.listGateways(),
   };
   for (const [verb, answer] of Object.entries(asked)) {
@@ -116,10 +118,12 @@ test.for([
   const gateway = await openGateway({ home, onEvent: () => undefined });
   const token = (await readOperatorToken(home)) ?? "";
   const client = createClient({ socketPath: gatewaySocketPath(home), token });
-  const task = { argv: ["sleep", runs === "drain" ? "0.3" : "60"], background: true, graceMs: 0 };
+  // It must still run when the stop is requested.
+  const seconds = runs === "drain" ? scaled(1_000) / 1_000 : 60;
+  const task = { argv: ["sleep", String(seconds)], background: true, graceMs: 0 };
   await client.exec({ body: task });
   await client.exec({ body: { argv: ["sleep", "60"], kind: "service", background: true, graceMs: 0 } });
-  expect(await client.stop({ body: { runs, waitMs: 5_000 } })).toEqual(done);
+  expect(await client.stop({ body: { runs, waitMs: scaled(10_000) } })).toEqual(done);
   await gateway.stopRequested;
   await gateway.stop();
   expect((await errorOf(client.status())).code).toBe("GATEWAY_UNREACHABLE");

@@ -1,21 +1,17 @@
 import { spawn } from "node:child_process";
 import { setTimeout as delay } from "node:timers/promises";
-import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
+import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { createClient } from "../../src/api/client.js";
 import { openGateway } from "../../src/gateway/gateway.js";
 import { gatewaySocketPath } from "../../src/home/state-directory.js";
-import { readOperatorToken } from "../../src/sessions/requester.js";
-import { CONNECTIONS_PER_GATEWAY } from "../../src/store/postgres/server-check.js";
-import { startPostgresServer, whyNoPostgres, type PostgresServer } from "../support/store/postgres-server.js";
+import { readOperatorToken } from "../../src/sessions/tokens.js";
+import { CONNECTIONS_PER_GATEWAY } from "../../src/store/postgres/server-properties.js";
+import { postgresForSuite, whyNoPostgres } from "../support/store/postgres-server.js";
 import { temporaryHome } from "../support/supervisor/real-supervisor.js";
 import { waitFor } from "../support/wait-for.js";
 
 describe.skipIf(whyNoPostgres !== null)("a gateway's connections", () => {
-  let server: PostgresServer;
-  beforeAll(async () => {
-    server = await startPostgresServer();
-  });
-  afterAll(() => server[Symbol.asyncDispose]());
+  const server = postgresForSuite();
 
   test("are five at most under load, and two at rest", { timeout: 90_000 }, async () => {
     const database = await server.createDatabase();

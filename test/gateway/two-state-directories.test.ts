@@ -2,33 +2,18 @@ import { spawn } from "node:child_process";
 import { cp, mkdtemp, rm } from "node:fs/promises";
 import { hostname, tmpdir } from "node:os";
 import { join } from "node:path";
-import {
-  afterAll,
-  afterEach,
-  beforeAll,
-  beforeEach,
-  describe,
-  expect,
-  onTestFinished,
-  test,
-  vi,
-} from "vitest";
+import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
 import { createClient, type GatewayClient } from "../../src/api/client.js";
 import { type Gateway, openGateway } from "../../src/gateway/gateway.js";
 import { packageVersion } from "../../src/home/package.js";
 import { gatewaySocketPath } from "../../src/home/state-directory.js";
 import { loadOrCreateGatewayId } from "../../src/home/state-identity.js";
-import { readOperatorToken } from "../../src/sessions/requester.js";
+import { readOperatorToken } from "../../src/sessions/tokens.js";
 import type { Store } from "../../src/store/store.js";
 import { newGateway } from "../contract/gateway-contract.js";
 import { CliFixture } from "../support/cli/cli-fixture.js";
 import { scrapeMetrics } from "../support/gateway/scrape-metrics.js";
-import {
-  type PostgresDatabase,
-  type PostgresServer,
-  startPostgresServer,
-  whyNoPostgres,
-} from "../support/store/postgres-server.js";
+import { type PostgresDatabase, postgresForSuite, whyNoPostgres } from "../support/store/postgres-server.js";
 import { EXITED, newRun } from "../support/store/run-samples.js";
 import { removeStateDirectory } from "../support/temporary-directory.js";
 import { waitFor } from "../support/wait-for.js";
@@ -42,13 +27,9 @@ interface GatewayHome {
 }
 
 describe.skipIf(whyNoPostgres !== null)("two state directories of one host on one database", () => {
-  let server: PostgresServer;
+  const server = postgresForSuite();
   let database: PostgresDatabase;
   let store: Store;
-  beforeAll(async () => {
-    server = await startPostgresServer();
-  });
-  afterAll(() => server[Symbol.asyncDispose]());
   beforeEach(async () => {
     database = await server.createDatabase();
     store = await database.open();

@@ -2,7 +2,8 @@ import { readFile, readdir, readlink, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { StateUnusable } from "../../src/errors.js";
-import { isSameClock, persistentHostId, readMachineIdentity } from "../../src/home/machine-identity.js";
+import { isSameClock } from "../../src/model/process.js";
+import { persistentHostId, readMachineIdentity } from "../../src/home/machine-identity.js";
 import { temporaryDirectory } from "../support/temporary-directory.js";
 
 const known = { hostId: "h", bootId: "b", pidNamespace: "n", timeNamespace: null };

@@ -8,15 +8,14 @@ import { join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { StateUnusable } from "../../src/errors.js";
+import { longestSocketPath, resolveHome, socketPathLimit } from "../../src/home/state-directory.js";
 import {
   fuseTypeName,
-  longestSocketPath,
+  isShare,
   networkFileSystemOf,
   networkTypeName,
-  resolveHome,
-  socketPathLimit,
-} from "../../src/home/state-directory.js";
-import { findStateDirectory, openStateDirectory } from "../../src/store/open.js";
+} from "../../src/home/network-file-system.js";
+import { findStateDirectory, openStateDirectory } from "../../src/store/open-state-directory.js";
 import { mountSmallDisk, whyNoMounts } from "../support/small-disk.js";
 import { temporaryDirectory, type TemporaryDirectory } from "../support/temporary-directory.js";
 
@@ -88,9 +87,21 @@ describe("the path", () => {
       "/home/a/.local/state/holdfast",
     );
     expect(resolveHome({ HOME: "/Users/a" }, "darwin")).toBe("/Users/a/Library/Application Support/holdfast");
+    expect(resolveHome({ HOME: "/Users/elisabeth" }, "darwin")).toBe(
+      "/Users/elisabeth/Library/Application Support/holdfast",
+    );
     expect(resolveHome({ LOCALAPPDATA: "C:\\Local" }, "win32")).toBe("C:\\Local\\holdfast");
     expect(resolveHome({ USERPROFILE: "C:\\a" }, "win32")).toBe("C:\\a\\AppData\\Local\\holdfast");
   });
+});
+
+test("on macOS, a user with a long name gets a directory in which sockets can be created", () => {
+  const place = resolveHome({ HOME: "/Users/elisabetta" }, "darwin");
+  expect(place).toBe("/Users/elisabetta/.holdfast");
+  for (const length of [10, 20, 30]) {
+    const longer = resolveHome({ HOME: `/Users/${"x".repeat(length)}` }, "darwin");
+    expect(longestSocketPath(longer)).toBeLessThanOrEqual(socketPathLimit("darwin"));
+  }
 });
 
 test("a new directory is private, and opening it again changes nothing", async () => {
@@ -173,7 +184,7 @@ test("a directory that its owner may not write is refused", async (context) => {
   await chmod(home, 0o500);
   for (const path of [parent.path, join(parent.path, "state"), home]) await chown(path, NOBODY, NOBODY);
   const script = `
-    const { openStateDirectory } = await import(${JSON.stringify(pathToFileURL(resolve("dist/store/open.js")).href)});
+    const { openStateDirectory } = await import(${JSON.stringify(pathToFileURL(resolve("dist/store/open-state-directory.js")).href)});
     console.log(await openStateDirectory(${JSON.stringify(home)}).catch((error) => error.code + " " + error.message));`;
   const node = [process.execPath, "--input-type=module", "-e", script];
   const { stdout, stderr } = spawnSync(asNobody[0], [...asNobody.slice(1), ...node], { encoding: "utf8" });
@@ -187,6 +198,16 @@ const mountinfo = [
   "41 22 0:51 / /mnt/shared rw - virtiofs share rw",
   "42 22 0:300 / /container rw - fuse.fuse-overlayfs fuse-overlayfs rw",
 ].join("\n");
+
+test("a share of Windows is recognized, also with the prefix of long paths", () => {
+  const shares = [String.raw`\\server\share\x`, String.raw`\\?\UNC\server\share`, String.raw`\\.\unc\s\x`];
+  expect(shares.map(isShare)).toEqual([true, true, true]);
+  expect([String.raw`C:\x`, String.raw`\\?\C:\x`, String.raw`C:\UNC\x`].map(isShare)).toEqual([
+    false,
+    false,
+    false,
+  ]);
+});
 
 test("network file systems are recognized by their number", () => {
   const numbers = [0x6969, 0x517b, 0xff534d42, 0xfe534d42, 0x01021997];

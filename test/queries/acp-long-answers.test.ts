@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { defaults } from "../../src/defaults.js";
 import { formatTurn } from "../../src/cli/acp/list-show-watch.js";
-import { paletteFor } from "../../src/cli/print/terminal.js";
+import { paletteFor } from "../../src/cli/print/colours-and-progress.js";
 import { scriptedAgent } from "../support/agents/acp-fixture.js";
 import { gatewayForFile } from "../support/gateway/real-gateway.js";
 

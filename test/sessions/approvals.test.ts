@@ -8,12 +8,12 @@ import {
   openApprovals,
 } from "../../src/sessions/approvals.js";
 import { questionAboutCommand, NO_STDIN } from "../../src/sessions/approval-question.js";
-import type { Approval, ApprovalDecision } from "../../src/model/approval.js";
+import type { Approval, ApprovalDecision } from "../../src/model/exec/approval.js";
 import type { SessionRecord } from "../../src/model/session.js";
 import type { SessionStore } from "../../src/store/sessions/contract.js";
 import type { Store } from "../../src/store/store.js";
 import { overrideStore } from "../support/agents/acp-fixture.js";
-import { openSessionFixture, type SessionFixture } from "../support/session-fixture.js";
+import { openSessionFixture, type SessionFixture } from "../support/sessions/session-fixture.js";
 
 let world: SessionFixture;
 let approvals: Approvals;

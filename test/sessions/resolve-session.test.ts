@@ -2,7 +2,7 @@ import { afterEach, beforeEach, expect, test } from "vitest";
 import { Authorizer } from "../../src/sessions/authorizer.js";
 import type { Requester } from "../../src/sessions/requester.js";
 import type { SessionRecord } from "../../src/model/session.js";
-import { openSessionFixture, type SessionFixture } from "../support/session-fixture.js";
+import { openSessionFixture, type SessionFixture } from "../support/sessions/session-fixture.js";
 
 let fixture: SessionFixture;
 let authorizer: Authorizer;

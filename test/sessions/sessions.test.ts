@@ -6,7 +6,7 @@ import { BadInput, SessionClosed, SessionTaken } from "../../src/errors.js";
 import type { SessionRecord } from "../../src/model/session.js";
 import type { SessionOptions, Sessions } from "../../src/sessions/sessions.js";
 import { ancestorIds } from "../../src/sessions/visibility.js";
-import { openSessionFixture, type SessionFixture } from "../support/session-fixture.js";
+import { openSessionFixture, type SessionFixture } from "../support/sessions/session-fixture.js";
 
 let world: SessionFixture;
 let sessions: Sessions;

@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { VISIBILITIES } from "../../src/model/enums.js";
 import { canSeeSessionRow, narrower, type VisibilityRequest } from "../../src/sessions/visibility.js";
-import { type Relation, RELATIONS, visibilityMatrix } from "../support/visibility-matrix.js";
+import { type Relation, RELATIONS, visibilityMatrix } from "../support/sessions/visibility-matrix.js";
 
 const off = { enabled: false, allow: [{ from: "*", to: "*" }] };
 const closed = { enabled: true, allow: [] };

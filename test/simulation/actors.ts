@@ -9,7 +9,7 @@ import { SimulatedSupervisor } from "./parts/supervisor.js";
 import type { SimulatedWorld } from "./world.js";
 
 /** A supervisor's place in the world: its instance lasts, its processes come and go. */
-export interface SupervisorSlot {
+interface SupervisorSlot {
   readonly instanceId: string;
   readonly place: SimulatedPidNamespace;
   process: SimulatedSupervisor | null;
@@ -52,6 +52,15 @@ export class Actors {
   get anchors(): SimulatedAnchor[] {
     return [...this.world.watch.runs.values()].flatMap(({ anchor }) =>
       anchor !== null && !anchor.gone ? [anchor] : [],
+    );
+  }
+
+  /** The warm anchors. */
+  get warmAnchors(): SimulatedAnchor[] {
+    return this.world.machines.flatMap((machine) =>
+      [...this.world.directoryOf(machine).instances.values()].flatMap(({ warm }) =>
+        [...warm.values()].flatMap(({ anchor }) => (anchor !== null && !anchor.gone ? [anchor] : [])),
+      ),
     );
   }
 

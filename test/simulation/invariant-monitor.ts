@@ -1,4 +1,4 @@
-import type { ReapRequest } from "../../src/anchor/host.js";
+import type { ReapRequest, StartSpec } from "../../src/anchor/host.js";
 import type { MachineIdentity } from "../../src/model/process.js";
 import type { RunEvent } from "../../src/model/run-event.js";
 import {
@@ -10,6 +10,7 @@ import {
   neverTakenBack,
   onlyNewestOwnerControls,
   provenIsEmpty,
+  recordedWithRun,
   recordedBeforeRun,
   signalsOnlyOwnProcesses,
 } from "./invariants.js";
@@ -21,10 +22,10 @@ import { RunTruth } from "./run-truth.js";
 import type { SimulatedWorld } from "./world.js";
 
 /** A promise was broken. */
-export class InvariantViolation extends Error {}
+class InvariantViolation extends Error {}
 
 /** Where an instance's supervisor is now, and whether anything ever kept it from renewing. */
-export interface InstanceLocation {
+interface InstanceLocation {
   readonly identity: MachineIdentity;
   hindered: boolean;
 }
@@ -76,10 +77,10 @@ export class InvariantMonitor {
     return this.truth(runId).alias;
   }
 
-  started(anchor: SimulatedAnchor): void {
+  started(anchor: SimulatedAnchor, spec: StartSpec): void {
     const truth = this.truth(anchor.runId);
     truth.anchor = anchor;
-    truth.leaseId = anchor.spec.env["HOLDFAST_LEASE_ID"] ?? "";
+    truth.leaseId = spec.env["HOLDFAST_LEASE_ID"] ?? "";
   }
 
   runOfLease({ leaseId, root }: ReapRequest): string | null {
@@ -115,9 +116,12 @@ export class InvariantMonitor {
 
   discarded(runId: string): void {
     const state = this.#world.database.getRun(runId)?.state;
+    const truth = this.truth(runId);
     // Another supervisor may just have forgotten it.
-    const wasForgotten = state === undefined && this.truth(runId).ended;
-    if (state !== "exited" && !wasForgotten)
+    const wasForgotten = state === undefined && truth.ended;
+    // The record of the run was refused, so its command never runs.
+    const neverRuns = state === undefined && truth.exitFileWritten() && truth.anchor?.executed === false;
+    if (state !== "exited" && !wasForgotten && !neverRuns)
       this.blame(runId, `its directory was removed while it was ${state ?? "unknown"}`);
   }
 
@@ -132,6 +136,7 @@ export class InvariantMonitor {
     this.commits++;
     this.blame(runId, endsOnce(commit));
     if (before?.state !== "exited") this.blame(runId, provenIsEmpty(after, truth));
+    if (before === null) this.blame(runId, recordedWithRun(after, truth));
     if (after.state === "exited") truth.end();
     if (by === "claim" && before !== null) this.#taken(commit, truth);
     if (by === "claim" && this.#asking !== null) this.blame(runId, neverTakenBack(this.#asking, truth));

@@ -18,9 +18,13 @@ export function neverTakenBack(by: SimulatedSupervisor, truth: RunTruth): string
   return `${by.name} took it back from ${last.name}, another of the processes of one instance`;
 }
 
-/** Invariant 4: an epoch is committed before an anchor hears of it, and is above all before it. */
+/**
+ * Invariant 4: an epoch is committed before an anchor receives it, and is higher than all earlier ones. The first epoch is
+ * committed before GO: `recordedBeforeRun`.
+ */
 export function epochIsCommitted(epoch: number, truth: RunTruth): string | null {
-  if (!truth.committedEpochs.has(epoch)) return `epoch ${epoch} owned its anchor before it was committed`;
+  if (truth.highestOwned > 0 && !truth.committedEpochs.has(epoch))
+    return `epoch ${epoch} owned its anchor before it was committed`;
   if (epoch <= truth.highestOwned)
     return `epoch ${epoch} became the owner after epoch ${truth.highestOwned} had been`;
   return null;
@@ -85,7 +89,14 @@ export function recordedBeforeRun(anchor: SimulatedAnchor, record: RunRecord | n
   return same ? null : "its command ran as another process than the record says";
 }
 
-export interface LeaseTransfer {
+/** An anchor that never had a run is never recorded as one. */
+export function recordedWithRun({ leaseId }: RunRecord, { anchor, forgotten }: RunTruth): string | null {
+  return leaseId === "" && anchor === null && !forgotten
+    ? "it was recorded, and its anchor has no run"
+    : null;
+}
+
+interface LeaseTransfer {
   readonly before: RunRecord;
   readonly after: RunRecord;
   /** Where the new owner is. */

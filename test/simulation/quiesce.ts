@@ -30,7 +30,7 @@ export async function quiesce(context: SimulationContext): Promise<void> {
   makeKillable(context);
   for (const process of actors.alive) if (process.held) context.wake(process);
   if (random.chance(0.8)) await stopWithoutAnchors(context);
-  for (const anchor of actors.anchors) anchor.release();
+  for (const anchor of [...actors.anchors, ...actors.warmAnchors]) anchor.release();
   if (world.storeTrouble !== null) await stopWithoutStore(context);
   world.storeTrouble = null;
   restartSupervisors(actors);
@@ -85,7 +85,8 @@ async function stopWithoutAnchors(context: SimulationContext): Promise<void> {
   const silent = actors.anchors.filter((anchor) => anchor.held);
   if (silent.length === 0) return;
   world.storeTrouble = null;
-  const unending = silent.filter((anchor) => !anchor.mayEnd());
+  // A warm anchor ends with its owner.
+  const unending = silent.filter((anchor) => !anchor.warm && !anchor.mayEnd());
   world.note(() => `${silent.length} anchors stay stopped`);
   for (const { runId } of silent) if (world.random.chance(0.7)) cancelHeldRun(context, runId);
   await world.scheduler.pass(SILENT_STOP_MS);

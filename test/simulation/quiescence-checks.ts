@@ -13,6 +13,20 @@ export function findUnsettledRun(actors: Actors): { readonly runId: string; read
     const what = whyStuck(actors, record, watch.truth(runId));
     if (what !== null) return { runId, what };
   }
+  for (const anchor of actors.warmAnchors)
+    if (anchor.owner === null || anchor.owner.by.gone)
+      return {
+        runId: anchor.runId,
+        what: "its anchor has no run, and lives although its supervisor is gone",
+      };
+  for (const { place } of actors.alive)
+    for (const { warm } of actors.world.directoryOf(place.machine).instances.values())
+      for (const { runId, anchor } of warm.values()) {
+        // The directory of an open record is evidence, and stays.
+        const isOpen = (database.getRun(runId)?.state ?? "exited") !== "exited";
+        if (anchor?.gone === true && !isOpen)
+          return { runId, what: "its anchor never had a run, and left a directory" };
+      }
   for (const anchor of actors.anchors) {
     const record = database.getRun(anchor.runId);
     const unattended = actors.emptyMachines.includes(anchor.place.machine);
@@ -97,13 +111,17 @@ function whyWrongEnd(actors: Actors, record: RunRecord, truth: RunTruth): string
   return isUnprovenJustified(truth, stuckSomewhere) ? null : "its end is unproven without need";
 }
 
-/** `unproven` is correct only if the anchor was killed and there is neither a launcher's report nor a cgroup. */
+/**
+ * `unproven` is correct only if the anchor was killed and there is neither a launcher's report nor a cgroup, or if a warm
+ * anchor without a cgroup ended before START reached it: it leaves nothing that shows that the command never ran.
+ */
 function isUnprovenJustified(truth: RunTruth, stuckSomewhere: boolean): boolean {
   const { anchorKilled, endedUnswept, restarted, givenUp, forgotten, anchor } = truth;
   return (
     restarted ||
     givenUp ||
     forgotten ||
+    (anchor?.warm === true && anchor.cgroup === null) ||
     (anchorKilled && (stuckSomewhere || (endedUnswept && anchor?.cgroup === null)))
   );
 }

@@ -3,7 +3,7 @@ import { quiesce } from "./quiesce.js";
 import { SimulationContext } from "./simulation-context.js";
 import { SimulatedWorld, type PlantedBugs, type SimulationVariant } from "./world.js";
 
-export interface ScheduleFailure {
+interface ScheduleFailure {
   readonly seed: number;
   readonly message: string;
 }

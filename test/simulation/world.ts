@@ -9,7 +9,7 @@ import { InvariantMonitor } from "./invariant-monitor.js";
 export interface PlantedBugs extends DatabaseBugs {
   /** An anchor obeys every connection. */
   readonly anyEpoch?: boolean;
-  /** `saveRun` answers before it has written. */
+  /** `insertRun` answers before it has written. */
   readonly earlyAnswer?: boolean;
   /** Signals the process that has the pid now. */
   readonly reapByNumber?: boolean;
@@ -25,6 +25,8 @@ export interface PlantedBugs extends DatabaseBugs {
   readonly blindToOwnLock?: boolean;
   /** The launcher's word comes before its deed. */
   readonly launcherHopes?: boolean;
+  /** The directory of a warm anchor looks like that of a run. */
+  readonly warmLooksUsed?: boolean;
   /** A supervisor's clock is the wall's. */
   readonly wallClock?: boolean;
   /** An anchor reports the end of the leader as the end of the tree. */

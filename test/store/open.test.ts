@@ -1,7 +1,7 @@
 import { getEventListeners } from "node:events";
 import { expect, test } from "vitest";
 import { StoreAway } from "../../src/errors.js";
-import { retryWhileStoreAway } from "../../src/store/open.js";
+import { retryWhileStoreAway } from "../../src/store/retry-while-away.js";
 
 test("retries of an unreachable store leave no listeners, and the wait can be aborted", async () => {
   const leave = new AbortController();

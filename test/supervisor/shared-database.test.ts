@@ -1,30 +1,21 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from "vitest";
+import { beforeEach, describe, expect, onTestFinished, test } from "vitest";
 import { defaults } from "../../src/defaults.js";
 import { StoreAway } from "../../src/errors.js";
 import type { Supervisor } from "../../src/supervisor/api.js";
 import { systemClock } from "../../src/async/clock.js";
 import { createSupervisor } from "../../src/supervisor/supervisor.js";
 import type { Store } from "../../src/store/store.js";
-import {
-  startPostgresServer,
-  whyNoPostgres,
-  type PostgresDatabase,
-  type PostgresServer,
-} from "../support/store/postgres-server.js";
+import { postgresForSuite, whyNoPostgres, type PostgresDatabase } from "../support/store/postgres-server.js";
 import { EXITED, newRun } from "../support/store/run-samples.js";
 import { FakeHost } from "../support/supervisor/fake-host.js";
 
 describe.skipIf(whyNoPostgres !== null)("each of many hosts on one database", () => {
-  let server: PostgresServer;
+  const server = postgresForSuite();
   let database: PostgresDatabase;
   let store: Store;
   let host: FakeHost;
   let supervisor: Supervisor;
   let ahead: number;
-  beforeAll(async () => {
-    server = await startPostgresServer();
-  });
-  afterAll(() => server[Symbol.asyncDispose]());
   beforeEach(async () => {
     database = await server.createDatabase();
     store = await database.open();

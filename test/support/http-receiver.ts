@@ -13,7 +13,7 @@ export interface ReceivedRequest {
   readonly body: string;
 }
 
-export interface HttpReceiver {
+interface HttpReceiver {
   readonly url: string;
   readonly received: ReceivedRequest[];
 }

@@ -1,7 +1,5 @@
-import { type ChildProcess, spawn } from "node:child_process";
-import { once } from "node:events";
 import { readdirSync, readFileSync } from "node:fs";
-import { onTestFinished } from "vitest";
+import { setTimeout as sleep } from "node:timers/promises";
 
 /** A live process, as read from /proc. A zombie is not one: it has no command line. */
 export interface LiveProcess {
@@ -98,27 +96,18 @@ export function signalProcess(one: Pick<LiveProcess, "pid" | "startTime">, name:
   }
 }
 
+/** Sends SIGKILL, and waits until the process is gone. False: there is none. */
+export async function endProcess(one: LiveProcess | null): Promise<boolean> {
+  if (one === null) return false;
+  signalProcess(one, "SIGKILL");
+  while (readProcess(one.pid)?.startTime === one.startTime) await sleep(2);
+  return true;
+}
+
 function readProcFile(pid: string, file: string): string | null {
   try {
     return readFileSync(`/proc/${pid}/${file}`, "utf8");
   } catch {
     return null; // Gone meanwhile.
   }
-}
-
-/** Starts an unrelated process of the same user, with the command line of a run. It must survive the test. */
-export function plantBystander(
-  command: string,
-  args: readonly string[],
-  env: NodeJS.ProcessEnv = process.env,
-): ChildProcess {
-  const bystander = spawn(command, args, { stdio: "ignore", detached: true, env });
-  onTestFinished(async () => {
-    const survived = bystander.exitCode === null && bystander.signalCode === null;
-    const left = once(bystander, "exit");
-    bystander.kill("SIGKILL");
-    if (survived) await left;
-    else throw new Error("the bystander did not survive");
-  });
-  return bystander;
 }

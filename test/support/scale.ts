@@ -22,7 +22,7 @@ export function scaled(ms: number): number {
   return Math.ceil(ms * measureSlowness());
 }
 
-/** `npm run soak` repeats the same tests many more times. */
+/** `npm run test:soak` repeats the same tests many more times. */
 export const soak = process.env["HOLDFAST_SOAK"] === "1";
 
 export function repetitions(ordinarily: number, inSoak: number): number {

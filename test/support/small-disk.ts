@@ -13,7 +13,7 @@ export const whyNoMounts: string | null = (() => {
   return mounted ? null : "mounting a file system needs root";
 })();
 
-export interface SmallDisk extends AsyncDisposable {
+interface SmallDisk extends AsyncDisposable {
   readonly path: string;
   /** The same directory through a read-only mount. */
   readonly readOnlyPath: string;

@@ -5,7 +5,7 @@ import { expect, onTestFinished, test } from "vitest";
 import { Bell } from "../../src/channels/bell.js";
 import { createDeliver, openChannels } from "../../src/channels/deliver.js";
 import { Notifier } from "../../src/tasks/notifier.js";
-import { auditAllTasks } from "../../src/tasks/sweep.js";
+import { auditAllTasks } from "../../src/tasks/maintenance-pass.js";
 import { channelEntry, startHttpReceiver, startRawReceiver } from "../support/http-receiver.js";
 import { openTaskRegistry } from "../support/task-registry.js";
 import { temporaryDirectory } from "../support/temporary-directory.js";

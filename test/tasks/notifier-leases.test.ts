@@ -123,6 +123,32 @@ test("stop waits for running attempts, starts none, and gives up on silent recei
   });
 });
 
+test("while nothing waits, a poll asks once and claims nothing; what another gateway adds is sent at the next", async () => {
+  const got: Notification[] = [];
+  const asked = { claims: 0, delays: 0 };
+  notifier(
+    acceptInto(got),
+    {},
+    {
+      store: {
+        claimOutbox: (claim) => {
+          asked.claims += 1;
+          return registry.store.claimOutbox(claim);
+        },
+        nextOutboxDelay: () => {
+          asked.delays += 1;
+          return registry.store.nextOutboxDelay();
+        },
+      },
+    },
+  );
+  await waitFor("several polls", () => asked.delays > 4);
+  expect(asked.claims).toBe(1);
+  const task = await registry.finishTask();
+  await becomes(task, "delivered");
+  expect(got.map(({ taskId }) => taskId)).toEqual([task.taskId]);
+});
+
 test("a failed store operation is retried, and the result of a delivery is kept meanwhile", async () => {
   /** Fails for the first two calls. */
   const sometimes = <Args extends unknown[], Answer>(call: (...args: Args) => Promise<Answer>) => {

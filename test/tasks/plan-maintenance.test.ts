@@ -4,7 +4,7 @@ import { defaults } from "../../src/defaults.js";
 import type { TaskRecord } from "../../src/model/task.js";
 import { auditTask } from "../../src/tasks/audit.js";
 import { planMaintenance, type WorkStatus } from "../../src/tasks/plan-maintenance.js";
-import { auditAllTasks, ObservationWindow, sweepTasks } from "../../src/tasks/sweep.js";
+import { auditAllTasks, ObservationWindow, sweepTasks } from "../../src/tasks/maintenance-pass.js";
 import { AT } from "../support/store/session-samples.js";
 import { newTask, SUCCEEDED } from "../support/store/task-samples.js";
 import { openTaskRegistry, SUCCEEDED_FINISH, type TaskRegistry } from "../support/task-registry.js";

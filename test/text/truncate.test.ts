@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { matchesGlob } from "../../src/text/match.js";
+import { matchesGlob } from "../../src/text/glob.js";
 import { firstChars, lastChars, truncate, truncateStart } from "../../src/text/truncate.js";
 
 test("texts are truncated between characters and marked where they were cut", () => {

@@ -5,7 +5,7 @@ import type { AcpChange } from "../../store/acp/contract.js";
 import type { Run } from "../../supervisor/api.js";
 import { type AgentEnd, removeAgentTmpdir } from "./agent-run.js";
 import { RunningAgent, type RunningAgentDeps } from "./running-agent.js";
-import { outcomeWithoutAnswer, toProblem } from "./exit-reason.js";
+import { outcomeWithoutAnswer, toProblem } from "./agent-exit.js";
 
 export interface AgentLifecycleDeps extends RunningAgentDeps {
   /** Called when another supervisor, or the next gateway process, has the agent. */

@@ -8,7 +8,7 @@ import type { RunRecord } from "../../model/run.js";
 import type { OutputChunk, Run, SpawnOptions, Supervisor } from "../../supervisor/api.js";
 import { AcpConnection } from "../wire/connection.js";
 import type { ConnectionHandlers, ConnectionState } from "../wire/connection-contract.js";
-import { addExitReason, closedConnectionActor, StderrTail } from "./exit-reason.js";
+import { addExitReason, closedConnectionActor, StderrTail } from "./agent-exit.js";
 
 /** The name is known before the directory exists, so the next gateway process can remove it. */
 export function agentTmpdirPath(runId: string): string {
@@ -61,7 +61,7 @@ export interface AgentRunOptions extends AgentSpawnOptions, AgentRunDeps {
 }
 
 /** The state in which an earlier gateway process left a run. */
-export interface AgentResumption {
+interface AgentResumption {
   readonly state: ConnectionState;
   /** The effects of the frames before this offset are stored. */
   readonly startAt: number;

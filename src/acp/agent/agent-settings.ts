@@ -1,11 +1,6 @@
 import { BadInput } from "../../errors.js";
-import type {
-  AgentChoices,
-  AgentConfigOption,
-  AgentSettings,
-  AgentState,
-  StoredSettings,
-} from "../../model/acp/agent-state.js";
+import type { AgentChoices, AgentConfigOption, AgentReport } from "../../model/acp/agent-report.js";
+import type { AgentSettings, StoredSettings } from "../../model/acp/agent-settings.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 
 /** One setting: a model, a mode, or a config option by its id. */
@@ -17,7 +12,7 @@ export interface AgentSetting {
 }
 
 /** The request that applies a setting, without the session's id. */
-export type SettingRequest =
+type SettingRequest =
   | { readonly method: "session/set_mode"; readonly params: { readonly modeId: string } }
   | { readonly method: "session/set_model"; readonly params: { readonly modelId: string } }
   | {
@@ -52,7 +47,7 @@ export function mergeSettings(earlier: StoredSettings | null, later: AgentSettin
  * option of the category `model` or `mode` takes precedence over the older lists of models and modes, as the protocol
  * demands.
  */
-export function requestForSetting(state: AgentState, setting: AgentSetting): SettingRequest | null {
+export function requestForSetting(state: AgentReport, setting: AgentSetting): SettingRequest | null {
   const { kind, id, value } = setting;
   if (kind === "option") {
     const option = state.options.find((each) => each.id === id);
@@ -72,7 +67,10 @@ export function requestForSetting(state: AgentState, setting: AgentSetting): Set
 }
 
 /** The state after an agent has accepted a request whose answer does not report the new state; null: unchanged. */
-export function stateAfterSetting(state: AgentState, { method, params }: SettingRequest): AgentState | null {
+export function stateAfterSetting(
+  state: AgentReport,
+  { method, params }: SettingRequest,
+): AgentReport | null {
   if (method === "session/set_mode" && state.modes !== null)
     return { ...state, modes: { ...state.modes, current: params.modeId } };
   if (method === "session/set_model" && state.models !== null)

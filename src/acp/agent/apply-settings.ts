@@ -1,10 +1,10 @@
 import { AcpRefused, AcpTimeout, BadInput } from "../../errors.js";
 import { errorMessage } from "../../home/errno.js";
-import type { AgentSettings } from "../../model/acp/agent-state.js";
+import type { AgentSettings } from "../../model/acp/agent-settings.js";
 import type { SessionWriter } from "../session-writer.js";
 import type { AcpConnection } from "../wire/connection.js";
 import { type AgentSetting, listSettings, requestForSetting, stateAfterSetting } from "./agent-settings.js";
-import { EMPTY_AGENT_STATE } from "./agent-state.js";
+import { EMPTY_AGENT_REPORT } from "./agent-report.js";
 
 export interface SettingsTarget {
   readonly connection: AcpConnection;
@@ -48,12 +48,12 @@ async function applySetting(
   { connection, writer, deadlineMs }: SettingsTarget,
   setting: AgentSetting,
 ): Promise<void> {
-  const request = requestForSetting(writer.row.agentState ?? EMPTY_AGENT_STATE, setting);
+  const request = requestForSetting(writer.row.agentState ?? EMPTY_AGENT_REPORT, setting);
   if (request === null) return;
   const sessionId = writer.row.agentSessionId ?? "";
   await connection.requestAny(request.method, { sessionId, ...request.params }, { deadlineMs });
   await writer.commit(() => {
-    const agentState = stateAfterSetting(writer.row.agentState ?? EMPTY_AGENT_STATE, request);
+    const agentState = stateAfterSetting(writer.row.agentState ?? EMPTY_AGENT_REPORT, request);
     return agentState === null ? null : { session: { agentState } };
   });
 }

@@ -7,13 +7,13 @@ import type {
 } from "@agentclientprotocol/sdk";
 import { AcpClosed, AcpRefused, AcpTimeout, BadInput } from "../../errors.js";
 import type { McpServer } from "../../model/acp/session-and-turn.js";
-import type { AgentResume } from "../../model/acp/agent-state.js";
-import { ReplayFilter } from "../turn/turn-summary.js";
+import type { AgentResume } from "../../model/acp/agent-settings.js";
+import { ReplayFilter } from "../turn/replay-filter.js";
 import { isAuthRequired } from "../wire/auth-required.js";
 import type { AcpConnection } from "../wire/connection.js";
 import type { TurnRecorder } from "./turn-recorder.js";
 
-export interface OpenAgentSessionOptions {
+interface OpenAgentSessionOptions {
   readonly connection: AcpConnection;
   readonly recorder: TurnRecorder;
   readonly capabilities: InitializeResponse;

@@ -1,16 +1,22 @@
 import type { LiveProcesses } from "../../anchor/inspect/processes.js";
 import { MAX_LISTED_PROCESSES } from "../../anchor/protocol/messages.js";
 import type { Clock } from "../../async/clock.js";
+import { deferred } from "../../async/deferred.js";
 import { errorMessage } from "../../home/errno.js";
 import type { LeftoverProcess, TurnAudit } from "../../model/acp/session-and-turn.js";
 import { isSameProcess } from "../../model/process.js";
 import type { Run, Supervisor } from "../../supervisor/api.js";
 import { redactedExcerpt } from "../../text/redact.js";
-import { listOpenTerminals } from "../client/terminals.js";
+import { listOpenTerminals, type Terminals } from "../client/terminals.js";
 import type { AcpLimits } from "../limits.js";
 import type { SessionWriter } from "../session-writer.js";
 import type { RunningTurn } from "../turn/running-turn.js";
-import type { RunningAgent } from "./running-agent.js";
+
+/** The runs that an agent's processes belong to. */
+interface AgentProcesses {
+  readonly run: Run;
+  readonly terminals: Terminals;
+}
 
 export interface VerifiedProcessTree {
   readonly runId: string | null;
@@ -140,7 +146,38 @@ async function suspendStartedSince(
   return all;
 }
 
-export interface TurnAuditDeps {
+/**
+ * The audit of a turn whose agent has just answered, if the turn left no process and nothing has to be ended: it can be
+ * stored with the turn's end. Null: the turn is audited after its end. Waits for at most `limits.auditMs`.
+ */
+export async function auditIfClean(
+  { writer, clock, limits }: TurnAuditDeps,
+  { run, terminals }: AgentProcesses,
+  { turnId, before, cancel }: Pick<RunningTurn, "turnId" | "before" | "cancel">,
+): Promise<TurnAudit | null> {
+  if (run.state !== "running" || before === null || cancel !== null || writer.row.reap === "always")
+    return null;
+  const isClean = async (): Promise<boolean> =>
+    (await terminals.liveProcessesOf(turnId)).length === 0 &&
+    (await processesStartedSince(run, before)).length === 0;
+  const listed = isClean().catch(() => false);
+  const clean = await within(clock, limits.auditMs, listed);
+  if (clean !== true || run.state !== "running") return null;
+  return { at: clock.wall(), left: [], reaped: false, survivors: [], unknown: null };
+}
+
+/** Null: the result did not arrive in time. */
+async function within<Result>(clock: Clock, ms: number, work: Promise<Result>): Promise<Result | null> {
+  const late = deferred<null>();
+  const timer = clock.setTimer(ms, () => late.resolve(null));
+  try {
+    return await Promise.race([work, late.promise]);
+  } finally {
+    timer.cancel();
+  }
+}
+
+interface TurnAuditDeps {
   readonly writer: SessionWriter;
   readonly clock: Clock;
   readonly limits: AcpLimits;
@@ -152,7 +189,7 @@ export interface TurnAuditDeps {
  */
 export async function auditTurn(
   { writer, clock, limits }: TurnAuditDeps,
-  { run, terminals }: Pick<RunningAgent, "run" | "terminals">,
+  { run, terminals }: AgentProcesses,
   { turnId, before, cancel }: Pick<RunningTurn, "turnId" | "before" | "cancel">,
 ): Promise<void> {
   // The run ends with the agent, and its record has the rest.

@@ -1,17 +1,14 @@
 import type { Clock } from "../../async/clock.js";
-import { grantsAnyAccess, toClientCapabilities } from "../../config/agents.js";
+import { grantsAnyAccess, toClientCapabilities } from "../../config/client-access.js";
 import { AcpSessionClosed, StdinClosed } from "../../errors.js";
 import { errorMessage } from "../../home/errno.js";
 import { packageVersion } from "../../home/package.js";
-import type { AcpPermissionRequest, AcpTurn } from "../../model/acp/session-and-turn.js";
+import type { AcpTurn } from "../../model/acp/session-and-turn.js";
+import type { AcpPermissionRequest } from "../../model/acp/permission-request.js";
 import { newRunId } from "../../model/ids.js";
-import type { AgentSettings } from "../../model/acp/agent-state.js";
+import type { AgentSettings } from "../../model/acp/agent-settings.js";
 import type { Survivor } from "../../model/process.js";
-import {
-  type ApprovalQuestion,
-  type LabelledText,
-  questionAboutText,
-} from "../../sessions/approval-question.js";
+import { type ApprovalQuestion, questionAskedBeforeRestart } from "../../sessions/approval-question.js";
 import type { AcpSessionPatch, AcpStore } from "../../store/acp/contract.js";
 import type { Run, Supervisor } from "../../supervisor/api.js";
 import { ACP_BACKEND } from "../../model/enums.js";
@@ -23,12 +20,13 @@ import type { AcpLimits } from "../limits.js";
 import { ELICITATION_KIND } from "../permissions/elicitation.js";
 import { PermissionRequests } from "../permissions/permission-requests.js";
 import type { RuleLayers } from "../permissions/rule-layers.js";
-import { ReplayFilter } from "../turn/turn-summary.js";
+import { ReplayFilter } from "../turn/replay-filter.js";
 import { toAuthRequired } from "../wire/auth-required.js";
 import { AcpConnection } from "../wire/connection.js";
 import { AgentRun, type AgentEnd, agentTmpdirPath, readOutputToEnd, startAgent } from "./agent-run.js";
 import { applySettings, applyStoredSettings, type SettingsTarget } from "./apply-settings.js";
 import { initialize, openAgentSession } from "./open-agent-session.js";
+import { auditIfClean } from "./process-tree.js";
 import { TurnRecorder } from "./turn-recorder.js";
 
 export interface RunningAgentDeps extends Omit<OperationDeps, "terminals"> {
@@ -43,18 +41,12 @@ export interface RunningAgentDeps extends Omit<OperationDeps, "terminals"> {
   readonly onProblem: (message: string, cause: unknown) => void;
 }
 
-export interface OpenedSession {
+interface OpenedSession {
   /** True if the agent does not know the earlier turns. */
   readonly contextLost: boolean;
   /** Why stored settings could not be applied again. */
   readonly refusedSettings: readonly string[];
 }
-
-/** Stands in place of the details, which are not stored because they may contain secrets. */
-const ASKED_BEFORE_RESTART: LabelledText = [
-  "note",
-  "asked before the gateway was restarted: only the first 16384 characters of the title were kept",
-];
 
 /** The process of an agent, its connection, and the requests and terminals that belong to it. */
 export class RunningAgent {
@@ -94,6 +86,7 @@ export class RunningAgent {
       clientRequests: this.clientRequests,
       isAlive,
       isPermissionDenied: (turnId) => this.#isPermissionDenied(turnId),
+      auditIfClean: async (turn) => (this.#agentRun === null ? null : auditIfClean(deps, this, turn)),
       stdinAccepted: () => this.#agentRun?.run.stdinAccepted ?? 0,
       onMalformed: (why, excerpt) =>
         onProblem(
@@ -125,6 +118,11 @@ export class RunningAgent {
     );
   }
 
+  /** True if a prompt would be written at once. */
+  get isIdle(): boolean {
+    return this.isUsable && this.recorder.turn === null && !this.agentRun.connection.isWriting;
+  }
+
   /** True if the agent can take a prompt. */
   get isUsable(): boolean {
     return !this.isStuck && !this.agentRun.connection.isClosed && this.run.state === "running";
@@ -137,7 +135,7 @@ export class RunningAgent {
     const question =
       this.permissionRequests.elicitations.questionOf(permission.id) ??
       (await this.clientRequests.questionOf(permission)) ??
-      questionAboutText(["title", permission.title ?? ""], [ASKED_BEFORE_RESTART]);
+      questionAskedBeforeRestart(permission.title ?? "");
     this.permissionRequests.setQuestion(permission.id, question);
     return question;
   }

@@ -15,7 +15,7 @@ export interface TemporaryAgentDeps {
   readonly limits: AcpLimits;
 }
 
-export interface TemporaryAgentRequest {
+interface TemporaryAgentRequest {
   readonly command: AgentCommand;
   readonly cwd: string;
   readonly clientCapabilities: ClientCapabilities;

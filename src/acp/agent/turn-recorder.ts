@@ -1,7 +1,6 @@
 import type { Clock } from "../../async/clock.js";
-import { defaults } from "../../defaults.js";
-import type { AcpTurn, AcpUpdate, NewAcpUpdate } from "../../model/acp/session-and-turn.js";
-import type { AgentState } from "../../model/acp/agent-state.js";
+import type { AcpTurn, AcpUpdate, TurnAudit } from "../../model/acp/session-and-turn.js";
+import type { AgentReport } from "../../model/acp/agent-report.js";
 import type { AcpChange, AcpSessionPatch } from "../../store/acp/contract.js";
 import type { ClientRequests } from "../client/client-requests.js";
 import type { PermissionRequests } from "../permissions/permission-requests.js";
@@ -10,6 +9,7 @@ import {
   answeredRequestId,
   countersPatch,
   isCancelFrame,
+  markStarted,
   mergeChanges,
   newRunningTurn,
   type RunningTurn,
@@ -19,16 +19,20 @@ import {
   type TurnEnd,
   turnEndChange,
   turnEndOf,
-  turnEvents,
+  type TurnStart,
+  turnStartChange,
+  type TurnToRun,
+  withAudit,
 } from "../turn/running-turn.js";
-import { ReplayFilter, type UpdateScope } from "../turn/turn-summary.js";
+import { ReplayFilter } from "../turn/replay-filter.js";
 import type { OutgoingFrame } from "../wire/frames.js";
 import type { ConnectionHandlers } from "../wire/connection-contract.js";
 import type { RpcOutcome, SessionUpdate } from "../wire/message.js";
 import type { PendingRequest } from "../wire/pending-requests.js";
-import { stateAfterAnswer, stateAfterUpdates } from "./agent-state.js";
+import { stateAfterAnswer } from "./agent-report.js";
+import { type ReceivedBatch, ReceivedUpdates } from "./received-updates.js";
 
-export interface TurnRecorderDeps {
+interface TurnRecorderDeps {
   readonly writer: SessionWriter;
   readonly clock: Clock;
   readonly permissionRequests: PermissionRequests;
@@ -37,6 +41,8 @@ export interface TurnRecorderDeps {
   readonly isAlive: () => boolean;
   /** True if a permission request of the turn was not allowed. */
   readonly isPermissionDenied: (turnId: string) => Promise<boolean>;
+  /** The audit of a turn whose agent has answered, if it left no process; null: it is audited after its end. */
+  readonly auditIfClean: (turn: RunningTurn) => Promise<TurnAudit | null>;
   /** Bytes of stdin that the agent's anchor has accepted. */
   readonly stdinAccepted: () => number;
   /** Called for the first malformed lines. */
@@ -55,7 +61,7 @@ export class TurnRecorder implements ConnectionHandlers {
   readonly requests: ConnectionHandlers["requests"];
   replayFilter = new ReplayFilter("");
   turn: RunningTurn | null = null;
-  #bytesBetweenTurns = 0;
+  readonly #received = new ReceivedUpdates();
   #malformed = 0;
 
   constructor(deps: TurnRecorderDeps) {
@@ -68,22 +74,16 @@ export class TurnRecorder implements ConnectionHandlers {
   }
 
   /** Prepares a turn. It starts when its prompt is sent. */
-  beginTurn(
-    turn: AcpTurn,
-    before: readonly string[] | null,
-    contextLost: boolean,
-    messageIds: readonly string[] = [],
-  ): RunningTurn {
-    this.#bytesBetweenTurns = 0;
-    const summary = this.replayFilter.beginTurn();
-    const running = newRunningTurn(turn, { before, contextLost, messageIds, summary });
+  beginTurn(turn: TurnToRun, start: TurnStart): RunningTurn {
+    this.#received.beginTurn();
+    const running = newRunningTurn(turn, start, this.replayFilter.beginTurn());
     this.turn = running;
     return running;
   }
 
   /** Continues a turn that an earlier gateway process sent, from its stored updates. */
   restoreTurn(turn: AcpTurn, updates: readonly AcpUpdate[]): RunningTurn {
-    const running = this.beginTurn(turn, turn.before, turn.contextLost);
+    const running = this.beginTurn(turn, turn);
     running.requestId = turn.requestId;
     running.cancel = turn.cancel;
     running.keptBytes = turn.keptBytes;
@@ -110,28 +110,18 @@ export class TurnRecorder implements ConnectionHandlers {
   }
 
   async onUpdates(batch: readonly SessionUpdate[]): Promise<void> {
-    const at = this.#deps.clock.wall();
-    const ofSession = batch.flatMap((update) => {
-      const scope = this.replayFilter.classify(update);
-      return scope === null ? [] : [{ update, scope }];
-    });
-    const updates = ofSession.flatMap(({ update, scope }) => this.#storableUpdates(update, scope, at));
+    const { updates, stateAfter } = this.#receive(batch);
     const end = batch.at(-1)?.end ?? 0;
     const { writer } = this.#deps;
     await writer.commit(() => ({
-      session: {
-        end,
-        ...this.#clearAcceptedFrame(),
-        ...statePatch(
-          stateAfterUpdates(
-            writer.row.agentState,
-            ofSession.map(({ update }) => update),
-          ),
-        ),
-      },
+      session: { end, ...this.#clearAcceptedFrame(), ...statePatch(stateAfter(writer.row.agentState)) },
       updates,
       turns: this.turn === null || this.turn.requestId === null ? [] : [countersPatch(this.turn)],
     }));
+  }
+
+  #receive(batch: readonly SessionUpdate[]): ReceivedBatch {
+    return this.#received.receive(batch, this.replayFilter, this.turn, this.#deps.clock.wall());
   }
 
   async onStall(silentMs: number): Promise<void> {
@@ -177,20 +167,13 @@ export class TurnRecorder implements ConnectionHandlers {
           return mergeChanges({ session, answered }, id === undefined ? {} : client.changeWithAnswer(id));
         const { turn } = this;
         if (turn === null || turn.ended) return null;
-        const { turnId, before, contextLost, askedBy, messageIds } = turn;
-        const at = clock.wall();
-        const set = { state: "running", startedAt: at, requestId: request.id, before, contextLost } as const;
-        return {
-          session,
-          turns: [{ turnId, from: "queued", set }],
-          take: { turnId, messages: messageIds },
-          updates: [{ turnId, at, type: "turn", data: { turnId, state: "running", contextLost } }],
-          events: turnEvents(writer.row.runId, turnId, null, askedBy, at),
-        };
+        // A session that is being closed takes no new turn.
+        if (turn.unstored !== null && writer.row.state === "closing") return null;
+        return mergeChanges({ session }, turnStartChange(turn, request.id, writer.row.runId, clock.wall()));
       },
       () => {
         permissionRequests.markAnswered(answered);
-        if (isPrompt && this.turn !== null) this.turn.requestId = request.id;
+        if (isPrompt && this.turn !== null) markStarted(this.turn, request.id);
       },
     );
     if (!written)
@@ -217,28 +200,46 @@ export class TurnRecorder implements ConnectionHandlers {
     }));
   }
 
-  async onAnswer(request: PendingRequest, outcome: RpcOutcome, end: number): Promise<void> {
+  onAnswer(request: PendingRequest, outcome: RpcOutcome, end: number): Promise<void> {
+    return this.onUpdatesAndAnswer([], request, outcome, end);
+  }
+
+  async onUpdatesAndAnswer(
+    batch: readonly SessionUpdate[],
+    request: PendingRequest,
+    outcome: RpcOutcome,
+    end: number,
+  ): Promise<void> {
     const { writer, clock } = this.#deps;
     let ended: RunningTurn | null = null;
+    const { updates, stateAfter } = this.#receive(batch);
     const isDenied = saysCancelled(outcome) && (await this.#deps.isPermissionDenied(this.turn?.turnId ?? ""));
+    const answered = this.turn?.requestId === request.id ? this.turn : null;
+    const audit = answered === null ? null : await this.#deps.auditIfClean(answered);
     await writer.commit(
       () => {
+        const state = stateAfter(writer.row.agentState);
         const pending = writer.row.pending.filter(({ id }) => id !== request.id);
         const session = {
           end,
           pending,
           ...this.#clearAcceptedFrame(),
           ...sessionPatchFrom(request, outcome),
-          ...statePatch(stateAfterAnswer(writer.row.agentState, request.method, outcome)),
+          ...statePatch(stateAfterAnswer(state ?? writer.row.agentState, request.method, outcome) ?? state),
         };
-        if (request.method !== "session/prompt") return { session };
+        const received = { session, updates };
+        if (request.method !== "session/prompt") return received;
         ended = this.turn?.requestId === request.id ? this.turn : null;
         if (ended !== null) {
           const how = { isAlive: this.#deps.isAlive(), isDenied, agent: writer.row };
-          return mergeChanges(this.#endChange(ended, turnEndOf(ended, outcome, how)), { session });
+          const change = mergeChanges(received, this.#endChange(ended, turnEndOf(ended, outcome, how)));
+          // The processes of a cancelled turn may have to be ended.
+          ended.auditRecorded = audit !== null && ended.cancel === null;
+          return audit !== null && ended.auditRecorded ? withAudit(change, ended, audit) : change;
         }
         const late = { method: request.method, outcome };
-        return { session, updates: [{ turnId: null, at: clock.wall(), type: "late-answer", data: late }] };
+        const update = { turnId: null, at: clock.wall(), type: "late-answer", data: late } as const;
+        return mergeChanges(received, { updates: [update] });
       },
       () => {
         if (ended !== null) this.#markEnded(ended);
@@ -265,27 +266,6 @@ export class TurnRecorder implements ConnectionHandlers {
     turn.endRecorded.resolve();
   }
 
-  /** Replayed history is already stored. */
-  #storableUpdates(
-    { update, bytes }: SessionUpdate,
-    scope: UpdateScope,
-    at: number,
-  ): readonly NewAcpUpdate[] {
-    if (scope === "replay") return [];
-    const { turn } = this;
-    if (scope === "turn" && turn !== null) {
-      if (turn.keptBytes + bytes > defaults.acpTurnBytes) {
-        turn.droppedUpdates++;
-        return [];
-      }
-      turn.keptBytes += bytes;
-      return [{ turnId: turn.turnId, at, type: "update", data: update }];
-    }
-    if (this.#bytesBetweenTurns + bytes > defaults.acpTurnBytes) return [];
-    this.#bytesBetweenTurns += bytes;
-    return [{ turnId: null, at, type: "update", data: update }];
-  }
-
   /** Drops a frame that the anchor has accepted whole: it may be large, and every write of the row would repeat it. */
   #clearAcceptedFrame(): AcpSessionPatch {
     const { sending } = this.#deps.writer.row;
@@ -295,6 +275,6 @@ export class TurnRecorder implements ConnectionHandlers {
   }
 }
 
-function statePatch(agentState: AgentState | null): AcpSessionPatch {
+function statePatch(agentState: AgentReport | null): AcpSessionPatch {
   return agentState === null ? {} : { agentState };
 }

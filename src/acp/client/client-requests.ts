@@ -1,12 +1,9 @@
 import { z } from "zod";
 import type { Clock } from "../../async/clock.js";
-import type {
-  AcpPermissionRequest,
-  AcpUpdate,
-  PermissionDecision,
-} from "../../model/acp/session-and-turn.js";
+import type { AcpUpdate } from "../../model/acp/session-and-turn.js";
+import type { AcpPermissionRequest, PermissionDecision } from "../../model/acp/permission-request.js";
 import type { ApprovalQuestion } from "../../sessions/approval-question.js";
-import type { ExecDecision } from "../../sessions/exec-policy.js";
+import type { ExecDecision } from "../../sessions/match-exec-rules.js";
 import type { AcpChange } from "../../store/acp/contract.js";
 import type { PermissionRequests } from "../permissions/permission-requests.js";
 import type { AcpConnection } from "../wire/connection.js";
@@ -31,7 +28,7 @@ import {
 } from "./operations.js";
 import { terminalParams, type DeferredRequest, DeferredRequests } from "./deferred-requests.js";
 
-export interface ClientRequestsDeps extends OperationDeps {
+interface ClientRequestsDeps extends OperationDeps {
   readonly clock: Clock;
   readonly permissionRequests: PermissionRequests;
   readonly connection: () => AcpConnection;

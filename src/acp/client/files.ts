@@ -17,7 +17,7 @@ export interface ContainedPath {
 }
 
 /** An open directory. Paths through it stay in it, even if the directory is renamed or replaced. */
-export interface OpenDirectory extends AsyncDisposable {
+interface OpenDirectory extends AsyncDisposable {
   readonly path: (name: string) => string;
 }
 
@@ -47,7 +47,7 @@ export async function resolveContained(path: string, roots: readonly string[]): 
  * Opens the directory of a path component by component without following links, so a directory that was replaced by a
  * link since `resolveContained` is refused. `make`: create missing directories.
  */
-export async function openDirectory(
+async function openDirectory(
   contained: ContainedPath,
   { make }: { readonly make: boolean },
 ): Promise<OpenDirectory> {
@@ -91,7 +91,7 @@ async function checkDirectory({ root, directories }: ContainedPath, make: boolea
 }
 
 /** Turns errors of the file system into answers for the agent. */
-export async function withFsErrors<Result>(path: string, work: () => Promise<Result>): Promise<Result> {
+async function withFsErrors<Result>(path: string, work: () => Promise<Result>): Promise<Result> {
   try {
     return await work();
   } catch (error) {
@@ -132,7 +132,7 @@ function ignoreExisting(error: unknown): void {
   if (errnoCode(error) !== "EEXIST") throw error;
 }
 
-export interface LineRange {
+interface LineRange {
   /** The first line, counted from 1. */
   readonly line?: number | null | undefined;
   readonly limit?: number | null | undefined;

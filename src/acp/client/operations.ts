@@ -1,9 +1,9 @@
 import { isAbsolute, resolve } from "node:path";
 import { z } from "zod";
-import type { ClientAccess } from "../../config/agents.js";
+import type { ClientAccess } from "../../config/client-access.js";
 import { defaults } from "../../defaults.js";
 import { runIdFrom } from "../../model/ids.js";
-import type { ExecRule } from "../../model/exec-rule.js";
+import type { ExecRule } from "../../model/exec/exec-rule.js";
 import {
   type ApprovalQuestion,
   diffEnvironment,
@@ -12,7 +12,7 @@ import {
   questionAboutText,
 } from "../../sessions/approval-question.js";
 import { cleanEnvironment } from "../../sessions/exec-environment.js";
-import { evaluateExec, type ExecEvaluation } from "../../sessions/exec-policy.js";
+import { evaluateExec, type ExecEvaluation } from "../../sessions/evaluate-exec.js";
 import { resolveExecutable } from "../../sessions/resolve-executable.js";
 import { displayCommand, redactArguments } from "../../text/redact.js";
 import { shellQuote } from "../../text/shell.js";

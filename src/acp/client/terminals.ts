@@ -8,7 +8,7 @@ import { redactedExcerpt } from "../../text/redact.js";
 import { lastBytesAsText } from "../../text/truncate.js";
 import { REQUEST_REFUSED, RESOURCE_NOT_FOUND, RpcFailure } from "../wire/message.js";
 
-export interface TerminalSpec {
+interface TerminalSpec {
   readonly argv: readonly string[];
   readonly env: Readonly<Record<string, string>>;
   /** Variables of `env` that may make programs load code. */
@@ -18,7 +18,7 @@ export interface TerminalSpec {
   readonly outputBytes: number;
 }
 
-export interface TerminalOwner {
+interface TerminalOwner {
   readonly sessionId: string;
   readonly sessionKey: string;
   readonly agentId: string | null;
@@ -27,7 +27,7 @@ export interface TerminalOwner {
   readonly turnId: string;
 }
 
-export interface TerminalExitStatus {
+interface TerminalExitStatus {
   readonly exitCode: number | null;
   readonly signal: string | null;
 }
@@ -47,7 +47,7 @@ const OUTPUT_LABEL = "acp.output";
 /** A spool drops whole segments, so it is larger than the output that may be requested. */
 const spoolBytes = (outputBytes: number): number => 2 * Math.max(outputBytes, 64 * 1024);
 
-export function terminalIdOf(runId: string): string {
+function terminalIdOf(runId: string): string {
   return runId.replace(/^run_/, "term_");
 }
 

@@ -1,17 +1,13 @@
 import type { CreateElicitationResponse } from "@agentclientprotocol/sdk";
 import { defaults } from "../../defaults.js";
 import { firstChars } from "../../text/truncate.js";
-import type {
-  AcpPermissionRequest,
-  AcpUpdate,
-  NewAcpUpdate,
-  PermissionDecision,
-} from "../../model/acp/session-and-turn.js";
+import type { AcpUpdate, NewAcpUpdate } from "../../model/acp/session-and-turn.js";
+import type { AcpPermissionRequest, PermissionDecision } from "../../model/acp/permission-request.js";
 import type { Elicitation, ElicitationContent } from "../../model/acp/elicitation.js";
 import { type ApprovalQuestion, questionAboutText } from "../../sessions/approval-question.js";
 import { isObject } from "../wire/message.js";
 import { elicitationDetails } from "./elicitation-form.js";
-import type { ParsedPermissionRequest } from "./permission-policy.js";
+import type { ParsedPermissionRequest } from "./parse-permission-request.js";
 
 /** The kind of the permission request of a question to the user. */
 export const ELICITATION_KIND = "elicitation";

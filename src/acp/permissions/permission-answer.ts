@@ -1,10 +1,11 @@
 import { BadInput } from "../../errors.js";
-import type { AcpPermissionRequest, AcpSession } from "../../model/acp/session-and-turn.js";
+import type { AcpSession } from "../../model/acp/session-and-turn.js";
+import type { AcpPermissionRequest } from "../../model/acp/permission-request.js";
 import type { Elicitation, ElicitationContent } from "../../model/acp/elicitation.js";
 import { type ApprovalQuestion, assertAnswersQuestion } from "../../sessions/approval-question.js";
 import { parseContent } from "./elicitation-form.js";
-import { assertOffersOption } from "./permission-policy.js";
-import type { DecideOptions } from "./permission-contract.js";
+import { assertOffersOption } from "./decide-permission.js";
+import type { DecideOptions } from "./permission-requests-contract.js";
 import { type RememberRequest, ruleFromAnswer } from "./remembered-rules.js";
 
 /** `cancelled`: a question to the user is dismissed without an answer. */

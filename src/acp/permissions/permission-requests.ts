@@ -1,9 +1,9 @@
+import type { NewAcpUpdate } from "../../model/acp/session-and-turn.js";
 import type {
   AcpPermissionRequest,
-  NewAcpUpdate,
   PermissionDecision,
   PermissionVerdict,
-} from "../../model/acp/session-and-turn.js";
+} from "../../model/acp/permission-request.js";
 import {
   type ApprovalQuestion,
   type LabelledText,
@@ -23,17 +23,14 @@ import {
 } from "./elicitation.js";
 import { ExpiryTimers } from "./expiry-timers.js";
 import { parseElicitation } from "./elicitation-form.js";
+import { judgePermission, optionForVerdict } from "./decide-permission.js";
+import { expireAllChange, permissionUpdates, type PermissionUpdates } from "./permission-changes.js";
 import {
   boundDetails,
-  expireAllChange,
-  judgePermission,
-  optionForVerdict,
   type ParsedPermissionRequest,
   parsePermissionRequest,
-  permissionUpdates,
-  type PermissionUpdates,
-} from "./permission-policy.js";
-import type { DecideOptions, PermissionRequestsDeps } from "./permission-contract.js";
+} from "./parse-permission-request.js";
+import type { DecideOptions, PermissionRequestsDeps } from "./permission-requests-contract.js";
 import type { RuleLayers } from "./rule-layers.js";
 
 /**

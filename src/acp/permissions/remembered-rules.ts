@@ -1,6 +1,7 @@
 import { defaults } from "../../defaults.js";
 import { BadInput } from "../../errors.js";
-import type { AcpPermissionRequest, AcpSession } from "../../model/acp/session-and-turn.js";
+import type { AcpSession } from "../../model/acp/session-and-turn.js";
+import type { AcpPermissionRequest } from "../../model/acp/permission-request.js";
 import { newPermissionRuleId } from "../../model/ids.js";
 import type { PermissionRule, RememberedRule } from "../../model/acp/permission-rule.js";
 

@@ -1,6 +1,7 @@
 import { defaults } from "../../defaults.js";
 import { AcpNotHeld, NotFound } from "../../errors.js";
 import type { AcpSession } from "../../model/acp/session-and-turn.js";
+import type { Survivor } from "../../model/process.js";
 import type { Sessions } from "../../sessions/sessions.js";
 import type { AcpChange, AcpStore } from "../../store/acp/contract.js";
 import type { GatewayStore } from "../../store/gateways/contract.js";
@@ -13,6 +14,9 @@ import type { SessionWriter } from "../session-writer.js";
 import type { PromptQueue } from "./prompt-queue.js";
 import type { TurnRunner } from "./turn-runner.js";
 
+/** Interval at which processes that outlive their KILL are listed. */
+const SURVIVORS_POLL_MS = 500;
+
 export interface CloseSessionOptions {
   readonly actor: string;
   /** Why it is closed, for the record. */
@@ -21,7 +25,7 @@ export interface CloseSessionOptions {
   readonly discardPersistentState?: boolean;
 }
 
-export interface ClosingSession {
+interface ClosingSession {
   readonly lifecycle: AgentLifecycle;
   readonly queue: PromptQueue;
   readonly turns: TurnRunner;
@@ -103,7 +107,7 @@ async function closeAgentSession(
     await connection.request("session/delete", session, { deadlineMs }).catch(() => undefined);
 }
 
-export interface LostSessionDeps {
+interface LostSessionDeps {
   readonly store: Pick<
     AcpStore,
     "getAcpSession" | "commitAcpChange" | "listAcpTurns" | "listAcpPermissionRequests"
@@ -194,4 +198,20 @@ async function closeLostSessionChange(
       { turnId: null, at, type: "session", data: { state: "closed", actor, problem } },
     ],
   };
+}
+
+/** The processes that outlive the end of the agent. Never resolves while none is known. */
+export async function awaitSurvivors(
+  { deps, lifecycle }: ClosingSession,
+  closing: Promise<void>,
+): Promise<readonly Survivor[]> {
+  let closed = false;
+  const onSettled = (): boolean => (closed = true);
+  closing.then(onSettled, onSettled);
+  while (!closed) {
+    await deps.clock.sleep(SURVIVORS_POLL_MS, closing);
+    const survivors = lifecycle.agent?.survivors ?? [];
+    if (survivors.length > 0) return survivors;
+  }
+  return new Promise(() => undefined);
 }

@@ -1,6 +1,6 @@
 import { defaults } from "../../defaults.js";
-import type { SessionMessage } from "../../model/session.js";
-import { type PackedMessages, packMessages, quoteMessage } from "../../sessions/history.js";
+import type { SessionMessage } from "../../model/session-message.js";
+import { type PackedMessages, packMessages, quoteMessage } from "../../sessions/pack-messages.js";
 import type { Sessions } from "../../sessions/sessions.js";
 import type { MessageStore } from "../../store/messages/contract.js";
 import type { SessionWriter } from "../session-writer.js";
@@ -46,6 +46,15 @@ export class MessageInbox {
   resetUnavailable(): void {
     this.#attemptedSeq = 0;
     this.#unavailableAtSeq = 0;
+  }
+
+  /** The messages for a turn that starts now. Null: a waiting message may start a turn of its own. */
+  async messagesUnlessOneWakes(): Promise<PackedMessages | null> {
+    const { messages, writer } = this.#deps;
+    const { sessionId, mode } = writer.row;
+    const [any] = await messages.listMessages(sessionId, { pending: true, limit: 1 });
+    if (any === undefined) return { messages: [], text: "" };
+    return mode !== "run" && (await this.nextWakeMessage()) !== null ? null : this.messagesForPrompt();
   }
 
   async isPending({ sessionId, seq }: SessionMessage): Promise<boolean> {

@@ -3,9 +3,10 @@ import { defaults } from "../../defaults.js";
 import { AcpQueueFull, AcpSessionClosed, BadInput } from "../../errors.js";
 import type { AcpTurn, PromptContent, StoredError } from "../../model/acp/session-and-turn.js";
 import { newTurnId } from "../../model/ids.js";
-import type { SessionMessage } from "../../model/session.js";
+import type { SessionMessage } from "../../model/session-message.js";
 import type { AcpStore, AcpTurnPatch } from "../../store/acp/contract.js";
 import type { SessionWriter } from "../session-writer.js";
+import type { UnstoredTurn } from "../turn/running-turn.js";
 
 export interface PromptRequest {
   readonly text: string;
@@ -38,30 +39,35 @@ export class PromptQueue {
     this.#deps = deps;
   }
 
-  /** Resolves with the turn's id when the turn is stored. */
-  async add(request: PromptRequest): Promise<string> {
-    const { text, askedBy, turnId = newTurnId(), timeoutMs, message } = request;
-    const { writer, clock } = this.#deps;
-    const { sessionId } = writer.row;
-    if (message === undefined && (await this.#queued(defaults.acpQueued)).length >= defaults.acpQueued)
-      throw new AcpQueueFull(sessionId, defaults.acpQueued);
-    const at = clock.wall();
+  /** Creates the turn of a prompt without storing it. */
+  newTurn({ text, askedBy, turnId = newTurnId(), message, ...request }: PromptRequest): UnstoredTurn {
+    const at = this.#deps.clock.wall();
     const newTurn = {
       turnId,
       prompt: text,
       content: request.content ?? null,
       askedBy,
-      timeoutMs: timeoutMs ?? null,
+      timeoutMs: request.timeoutMs ?? null,
       noOutputTimeoutMs: request.noOutputTimeoutMs ?? this.#deps.noOutputTimeoutMs,
       createdAt: at,
       ...(message === undefined ? {} : { place: message.seq }),
     };
-    const take = message === undefined ? {} : { take: { turnId, messages: [message.id] } };
     const data = { turnId, state: "queued", prompt: text, askedBy };
+    return { newTurn, update: { turnId, at, type: "turn", data } };
+  }
+
+  /** Resolves with the turn's id when the turn is stored. */
+  async add(request: PromptRequest): Promise<string> {
+    const { message } = request;
+    const { writer } = this.#deps;
+    const { sessionId } = writer.row;
+    if (message === undefined && (await this.#queued(defaults.acpQueued)).length >= defaults.acpQueued)
+      throw new AcpQueueFull(sessionId, defaults.acpQueued);
+    const { newTurn, update } = this.newTurn(request);
+    const { turnId } = newTurn;
+    const take = message === undefined ? {} : { take: { turnId, messages: [message.id] } };
     const taken = await writer.commit(() =>
-      writer.row.state === "closing"
-        ? null
-        : { newTurn, ...take, updates: [{ turnId, at, type: "turn", data }] },
+      writer.row.state === "closing" ? null : { newTurn, ...take, updates: [update] },
     );
     if (taken) return turnId;
     const existing = await this.#deps.store.getAcpTurn(turnId);

@@ -1,7 +1,8 @@
+import { deferred } from "../../async/deferred.js";
 import type { Survivor } from "../../model/process.js";
 import { AcpSessionClosed } from "../../errors.js";
-import type { AcpPermissionRequest } from "../../model/acp/session-and-turn.js";
-import type { AgentSettings } from "../../model/acp/agent-state.js";
+import type { AcpPermissionRequest } from "../../model/acp/permission-request.js";
+import type { AgentSettings } from "../../model/acp/agent-settings.js";
 import type { ApprovalQuestion } from "../../sessions/approval-question.js";
 import type { Run } from "../../supervisor/api.js";
 import { AgentLifecycle } from "../agent/agent-lifecycle.js";
@@ -9,7 +10,7 @@ import { listSettings, mergeSettings, toSettings } from "../agent/agent-settings
 import type { RunningTurn } from "../turn/running-turn.js";
 import type { TurnActivity } from "../turn/turn-summary.js";
 import type { SessionWriter } from "../session-writer.js";
-import { type CloseHooks, closeSession, type CloseSessionOptions } from "./close-session.js";
+import { type CloseHooks, awaitSurvivors, closeSession, type CloseSessionOptions } from "./close-session.js";
 import { MessageInbox, type MessageInboxDeps } from "./message-inbox.js";
 import { PromptQueue, type PromptQueueDeps, type PromptRequest } from "./prompt-queue.js";
 import { type CancelTurnOptions, TurnRunner, type TurnRunnerDeps } from "./turn-runner.js";
@@ -21,8 +22,6 @@ export interface SessionRunnerDeps extends TurnRunnerDeps, MessageInboxDeps, Pro
 const RETRY_MS = 1_000;
 /** Time to record an agent's exit and remove its directory while the gateway stops. */
 const RECORD_EXIT_MS = 2_000;
-/** There is no event for a process that survives its KILL, so this is polled. */
-const SURVIVORS_POLL_MS = 500;
 
 /** An ACP session of this gateway: runs its prompts one after the other, and its agent while there is one. */
 export class SessionRunner {
@@ -32,6 +31,9 @@ export class SessionRunner {
   readonly #inbox: MessageInbox;
   readonly #turns: TurnRunner;
   #busy = false;
+  /** No prompt is queued or being queued. */
+  #drained = false;
+  #queueing = 0;
   #wakePending = false;
   #closing: Promise<void> | null = null;
   #detaching = false;
@@ -123,10 +125,32 @@ export class SessionRunner {
   /** Queues a prompt. Resolves with the id of its turn once it is stored. */
   async prompt(request: PromptRequest): Promise<string> {
     this.#assertOpen();
-    const turnId = await this.#queue.add(request);
+    const started = await this.#startAtOnce(request);
+    if (started !== null) return started;
+    this.#assertOpen();
+    this.#queueing++;
+    let turnId: string;
+    try {
+      turnId = await this.#queue.add(request);
+    } finally {
+      this.#queueing--;
+    }
     this.#inbox.resetUnavailable();
     this.wake();
     return turnId;
+  }
+
+  /** Starts a turn at once if the agent is idle. Null: the prompt must be queued. */
+  #startAtOnce(request: PromptRequest): Promise<string | null> {
+    if (this.#busy || !this.#drained || this.#queueing > 0 || this.#detached) return Promise.resolve(null);
+    const turnId = deferred<string | null>();
+    this.#runExclusive(async () => {
+      const started = await this.#turns.start(request).catch(() => null);
+      turnId.resolve(started?.turnId ?? null);
+      await started?.ended;
+      if (started !== null) await this.#drainQueue();
+    });
+    return turnId.promise;
   }
 
   /** Runs what is queued, now or after the turn that is running. */
@@ -156,17 +180,12 @@ export class SessionRunner {
    * session stays `closing` until they are gone.
    */
   async close(request: CloseSessionOptions): Promise<readonly Survivor[]> {
-    const session = {
-      deps: this.#deps,
-      lifecycle: this.#lifecycle,
-      queue: this.#queue,
-      turns: this.#turns,
-    };
+    const session = { deps: this.#deps, lifecycle: this.#lifecycle, queue: this.#queue, turns: this.#turns };
     this.#closing ??= closeSession(session, request).catch((error: unknown) => {
       this.#closing = null;
       throw error;
     });
-    return Promise.race([this.#closing.then(() => []), this.#awaitSurvivors(this.#closing)]);
+    return Promise.race([this.#closing.then(() => []), awaitSurvivors(session, this.#closing)]);
   }
 
   /** Continues with an agent that an earlier gateway process started and that is still running. */
@@ -264,26 +283,15 @@ export class SessionRunner {
 
   async #drainQueue(): Promise<void> {
     this.#wakePending = false;
+    this.#drained = false;
     for (;;) {
       const next = await this.#turns.next();
       if (this.#detached || this.#closing !== null) return;
       if (next === null) break;
       await this.#turns.run(next);
     }
+    this.#drained = true;
     if (this.#deps.writer.row.mode === "run" && (await this.#turns.lastTurn())?.state === "ended")
       void this.close({ actor: "acp: its one run is over" }).catch(() => undefined);
-  }
-
-  /** Never resolves while no survivor is known. */
-  async #awaitSurvivors(closing: Promise<void>): Promise<readonly Survivor[]> {
-    let closed = false;
-    const onSettled = (): boolean => (closed = true);
-    closing.then(onSettled, onSettled);
-    while (!closed) {
-      await this.#deps.clock.sleep(SURVIVORS_POLL_MS, closing);
-      const survivors = this.#lifecycle.agent?.survivors ?? [];
-      if (survivors.length > 0) return survivors;
-    }
-    return new Promise(() => undefined);
   }
 }

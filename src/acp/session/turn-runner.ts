@@ -1,15 +1,16 @@
 import { AcpClosed, AcpTimeout } from "../../errors.js";
-import type { AcpTurn, AcpTurnCancellation } from "../../model/acp/session-and-turn.js";
+import type { AcpTurn, AcpTurnCancellation, NewAcpTurn } from "../../model/acp/session-and-turn.js";
 import { turnIdOfMessage } from "../../model/ids.js";
-import type { SessionMessage } from "../../model/session.js";
+import type { SessionMessage } from "../../model/session-message.js";
 import type { AgentLifecycle, AgentLifecycleDeps } from "../agent/agent-lifecycle.js";
 import type { RunningAgent } from "../agent/running-agent.js";
-import { toProblem } from "../agent/exit-reason.js";
+import { toProblem } from "../agent/agent-exit.js";
 import { auditTurn, listProcessKeys } from "../agent/process-tree.js";
 import { toContentBlocks } from "../turn/prompt-content.js";
-import type { RunningTurn } from "../turn/running-turn.js";
+import type { PackedMessages } from "../../sessions/pack-messages.js";
+import type { RunningTurn, TurnEnd, UnstoredTurn } from "../turn/running-turn.js";
 import type { MessageInbox } from "./message-inbox.js";
-import type { PromptQueue } from "./prompt-queue.js";
+import type { PromptQueue, PromptRequest } from "./prompt-queue.js";
 
 /** Time to read the output that an agent wrote while no gateway ran, before a cancel is sent. */
 const UNREAD_OUTPUT_MS = 500;
@@ -30,7 +31,24 @@ export interface TurnRunnerDeps extends AgentLifecycleDeps {
   ) => Promise<void>;
 }
 
-export interface TurnRunnerOptions {
+/** A turn that was sent. `ended` resolves when it has ended and been audited. */
+interface StartedTurn {
+  readonly turnId: string;
+  readonly ended: Promise<void>;
+}
+
+interface SendOptions {
+  /** Processes in the agent's tree before the turn; null: they could not be listed. */
+  readonly before: readonly string[] | null;
+  /** The messages that are sent with the prompt. */
+  readonly carried: PackedMessages;
+  /** The turn's record, if it is not stored yet. */
+  readonly unstored?: UnstoredTurn;
+  /** The start of the turn's time, on the monotonic clock. */
+  readonly beganAt: number;
+}
+
+interface TurnRunnerOptions {
   readonly deps: TurnRunnerDeps;
   readonly lifecycle: AgentLifecycle;
   readonly queue: PromptQueue;
@@ -94,6 +112,37 @@ export class TurnRunner {
     return last ?? null;
   }
 
+  /**
+   * Sends a prompt to an idle agent at once, and stores the turn together with its start. The queue must be empty. Null:
+   * nothing was stored or sent, and the prompt must be queued instead.
+   */
+  async start(request: PromptRequest): Promise<StartedTurn | null> {
+    const { queue, inbox } = this.#session;
+    const { agent } = this.#lifecycle;
+    if (agent?.isIdle !== true) return null;
+    const beganAt = this.#deps.clock.now();
+    const listed = listProcessKeys(agent.run).catch(() => null);
+    const carried = await inbox.messagesUnlessOneWakes();
+    const before = await listed;
+    if (carried === null || this.#session.isDetached() || this.#session.isClosing()) return null;
+    if (this.#lifecycle.agent !== agent || !agent.isIdle) return null;
+    const unstored = queue.newTurn(request);
+    const { running, answer } = this.#send(agent, unstored.newTurn, { before, carried, unstored, beganAt });
+    try {
+      await Promise.race([running.startRecorded.promise, answer]);
+    } catch (error) {
+      // The record may still be being written: the time of the prompt ended, or the agent, while the store was away.
+      if (error instanceof AcpTimeout) await agent.recorder.endTurn(running, failedEnd(error));
+      else await this.#deps.writer.idle();
+      // A turn that is stored reports the failure at its end.
+      if (running.requestId === null) {
+        agent.recorder.dropTurn(running);
+        return null;
+      }
+    }
+    return { turnId: running.turnId, ended: this.awaitEnd(agent, running, answer) };
+  }
+
   /** Sends one prompt, and resolves when its turn has ended and been audited. */
   async run(turn: AcpTurn): Promise<void> {
     const { clock } = this.#deps;
@@ -106,21 +155,28 @@ export class TurnRunner {
       return;
     }
     const before = await listProcessKeys(agent.run).catch(() => null);
-    const { messages, text } = await this.#session.inbox.messagesForPrompt();
-    const running = agent.recorder.beginTurn(turn, before, this.#lifecycle.contextLost, messages);
-    const sessionId = this.#deps.writer.row.agentSessionId ?? "";
-    const prompt = [
-      ...toContentBlocks(turn.content),
-      { type: "text" as const, text: `${text}${turn.prompt}` },
-    ];
+    const carried = await this.#session.inbox.messagesForPrompt();
+    const { running, answer } = this.#send(agent, turn, { before, carried, beganAt });
+    await this.awaitEnd(agent, running, answer);
+  }
+
+  #send(
+    agent: RunningAgent,
+    turn: NewAcpTurn,
+    { before, carried, unstored, beganAt }: SendOptions,
+  ): { readonly running: RunningTurn; readonly answer: Promise<unknown> } {
+    const { clock, writer } = this.#deps;
+    const { contextLost } = this.#lifecycle;
+    const start = { before, contextLost, messageIds: carried.messages, unstored: unstored ?? null };
+    const running = agent.recorder.beginTurn(turn, start);
+    const sessionId = writer.row.agentSessionId ?? "";
+    const text = `${carried.text}${turn.prompt}`;
+    const prompt = [...toContentBlocks(turn.content), { type: "text" as const, text }];
     // The start of the agent counts, too.
     const deadlineMs = turn.timeoutMs === null ? null : Math.max(0, turn.timeoutMs - (clock.now() - beganAt));
-    const answer = agent.agentRun.connection.request(
-      "session/prompt",
-      { sessionId, prompt },
-      { deadlineMs, fatal: true },
-    );
-    await this.awaitEnd(agent, running, answer);
+    const options = { deadlineMs, fatal: true };
+    const answer = agent.agentRun.connection.request("session/prompt", { sessionId, prompt }, options);
+    return { running, answer };
   }
 
   /** Resolves when the turn's end is stored and its processes are audited. */
@@ -135,12 +191,13 @@ export class TurnRunner {
     if (this.#session.isDetached()) return;
     this.#session.inbox.resetUnavailable();
     if (turn.requestId !== null) this.#lifecycle.contextLost = false;
-    await auditTurn(this.#deps, agent, turn).finally(() => turn.audited.resolve());
+    if (!turn.auditRecorded) await auditTurn(this.#deps, agent, turn).finally(() => turn.audited.resolve());
+    turn.audited.resolve();
   }
 
   /** Ends a turn that the agent did not answer. The recorder stores an answer, also an error, when it arrives. */
   async #onFailed(agent: RunningAgent, turn: RunningTurn, error: unknown): Promise<void> {
-    const end = { outcome: "failed", problem: toProblem(error) } as const;
+    const end = failedEnd(error);
     if (error instanceof AcpTimeout) await agent.recorder.endTurn(turn, end);
     // The connection ends with the process, whose exit also ends the turn.
     if (error instanceof AcpTimeout || error instanceof AcpClosed) return this.#lifecycle.recordExit(agent);
@@ -195,4 +252,8 @@ export class TurnRunner {
     const last = await this.lastTurn();
     if (last?.state === "ended" && last.audit === null) await auditTurn(this.#deps, agent, last);
   }
+}
+
+function failedEnd(error: unknown): TurnEnd {
+  return { outcome: "failed", problem: toProblem(error) };
 }

@@ -47,7 +47,7 @@ export function toContentBlocks(content: readonly PromptContent[] | null): Conte
 }
 
 /** A part of a prompt without its content. */
-export interface Attachment {
+interface Attachment {
   readonly type: PromptContent["type"];
   readonly name: string;
   /** The size as it is sent; null: a link. */

@@ -4,7 +4,10 @@ import type {
   AcpTurn,
   AcpTurnCancellation,
   AcpTurnOutcome,
+  NewAcpTurn,
+  NewAcpUpdate,
   StoredError,
+  TurnAudit,
 } from "../../model/acp/session-and-turn.js";
 import type { NewRunEvent } from "../../model/run-event.js";
 import type { AcpChange, AcpSessionPatch } from "../../store/acp/contract.js";
@@ -15,22 +18,41 @@ import { errorText, isObject, type RpcId, type RpcOutcome } from "../wire/messag
 import type { PendingRequest } from "../wire/pending-requests.js";
 import type { TurnSummary } from "./turn-summary.js";
 
-/** The turn that an agent works on, or is about to be sent. */
-export interface RunningTurn {
-  readonly turnId: string;
-  readonly askedBy: string;
+/** Facts about a turn at its start. */
+export interface TurnStart {
   /** Processes in the agent's tree before the turn; null: they could not be listed. */
   readonly before: readonly string[] | null;
   readonly contextLost: boolean;
+  /** Messages from the inbox that are sent with the prompt. Default: none. */
+  readonly messageIds?: readonly string[];
+  /** The turn's record, if it is stored together with the start of the turn. */
+  readonly unstored?: UnstoredTurn | null;
+}
+
+/** A new turn, and the update that reports it. */
+export interface UnstoredTurn {
+  readonly newTurn: NewAcpTurn;
+  readonly update: NewAcpUpdate;
+}
+
+export type TurnToRun = Pick<AcpTurn, "turnId" | "askedBy" | "noOutputTimeoutMs"> &
+  Partial<Pick<AcpTurn, "stalledAt">>;
+
+/** The turn that an agent works on, or is about to be sent. */
+export interface RunningTurn extends Required<TurnStart> {
+  readonly turnId: string;
+  readonly askedBy: string;
   /** The agent is ended after this time without output; null: never. */
   readonly noOutputTimeoutMs: number | null;
-  /** Messages from the inbox that are sent with the prompt. */
-  readonly messageIds: readonly string[];
   readonly summary: TurnSummary;
+  /** Resolves when the start of the turn is stored. */
+  readonly startRecorded: Deferred<void>;
   /** Resolves when the turn's end is stored. */
   readonly endRecorded: Deferred<void>;
   /** Resolves when the processes that the turn left are audited. */
   readonly audited: Deferred<void>;
+  /** The audit is stored with the end. */
+  auditRecorded: boolean;
   /** Null: the prompt has not been sent. */
   requestId: number | null;
   cancel: AcpTurnCancellation | null;
@@ -42,16 +64,16 @@ export interface RunningTurn {
 }
 
 export function newRunningTurn(
-  { turnId, askedBy, noOutputTimeoutMs, stalledAt }: AcpTurn,
-  start: Pick<RunningTurn, "before" | "contextLost" | "messageIds" | "summary">,
+  { turnId, askedBy, noOutputTimeoutMs, stalledAt = null }: TurnToRun,
+  { before, contextLost, messageIds = [], unstored = null }: TurnStart,
+  summary: TurnSummary,
 ): RunningTurn {
   return {
-    turnId,
-    askedBy,
-    noOutputTimeoutMs,
-    ...start,
+    ...{ turnId, askedBy, noOutputTimeoutMs, before, contextLost, messageIds, unstored, summary },
+    startRecorded: deferred<void>(),
     endRecorded: deferred<void>(),
     audited: deferred<void>(),
+    auditRecorded: false,
     requestId: null,
     cancel: null,
     stalledAt,
@@ -61,13 +83,46 @@ export function newRunningTurn(
   };
 }
 
+/** The change that stores the start of a turn: its prompt is sent. `runId`: the agent's run. */
+export function turnStartChange(
+  { turnId, before, contextLost, askedBy, messageIds, unstored }: RunningTurn,
+  requestId: number,
+  runId: string | null,
+  at: number,
+): AcpChange {
+  const set = { state: "running", startedAt: at, requestId, before, contextLost } as const;
+  const update = { turnId, at, type: "turn", data: { turnId, state: "running", contextLost } } as const;
+  return {
+    ...(unstored === null ? {} : { newTurn: unstored.newTurn }),
+    turns: [{ turnId, from: "queued", set }],
+    take: { turnId, messages: messageIds },
+    updates: [...(unstored === null ? [] : [unstored.update]), update],
+    events: turnEvents(runId, turnId, null, askedBy, at),
+  };
+}
+
+/** Call when `turnStartChange` is stored. */
+export function markStarted(turn: RunningTurn, requestId: number): void {
+  turn.requestId = requestId;
+  turn.startRecorded.resolve();
+}
+
+/** The change that ends a turn, with the turn's audit. */
+export function withAudit(change: AcpChange, { turnId }: RunningTurn, audit: TurnAudit): AcpChange {
+  const turns = (change.turns ?? []).map((each) =>
+    each.turnId === turnId ? { ...each, set: { ...each.set, audit } } : each,
+  );
+  const update = { turnId, at: audit.at, type: "audit", data: audit } as const;
+  return { ...change, turns, updates: [...(change.updates ?? []), update] };
+}
+
 export interface TurnEnd {
   readonly outcome: AcpTurnOutcome;
   readonly stopReason?: string | null;
   readonly problem?: StoredError | null;
 }
 
-export interface TurnCircumstances {
+interface TurnCircumstances {
   /** The agent's process is alive; an answer after its death is not trusted. */
   readonly isAlive: boolean;
   /** A permission request of the turn was not allowed; some agents then end the turn as cancelled. */
@@ -145,7 +200,7 @@ export function turnEndChange(
 }
 
 /** The event that a turn started (`outcome` null) or ended. */
-export function turnEvents(
+function turnEvents(
   runId: string | null,
   turnId: string,
   outcome: AcpTurnOutcome | null,

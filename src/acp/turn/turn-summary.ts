@@ -15,7 +15,7 @@ export interface KnownToolCall extends ToolCallSummary {
   readonly inputDigest: string | null;
 }
 
-export interface PlanEntrySummary {
+interface PlanEntrySummary {
   readonly content: string;
   readonly status: string;
 }
@@ -134,50 +134,4 @@ export function parsePlan(entries: unknown): PlanEntrySummary[] {
 /** Null: not a string. Bounded, because it is stored. */
 export function boundedString(value: unknown): string | null {
   return typeof value === "string" ? firstChars(value, defaults.titleChars) : null;
-}
-
-/** The origin of an update: replayed history, the running turn, or neither. */
-export type UpdateScope = "replay" | "turn" | "between";
-
-/** Separates the history that `session/load` replays from new updates of a session. */
-export class ReplayFilter {
-  readonly #sessionId: string;
-  #replaying = false;
-  #turn: TurnSummary | null = null;
-
-  constructor(sessionId: string) {
-    this.#sessionId = sessionId;
-  }
-
-  get turn(): TurnSummary | null {
-    return this.#turn;
-  }
-
-  /** `session/load` was sent; all updates until it is answered are history. */
-  beginReplay(): void {
-    this.#replaying = true;
-  }
-
-  endReplay(): void {
-    this.#replaying = false;
-  }
-
-  beginTurn(): TurnSummary {
-    this.#turn = new TurnSummary();
-    return this.#turn;
-  }
-
-  /** Updates after the answer belong to no turn. */
-  endTurn(): void {
-    this.#turn = null;
-  }
-
-  /** Null: the update is of another session. */
-  classify(update: SessionUpdate): UpdateScope | null {
-    if (update.sessionId !== this.#sessionId) return null;
-    if (this.#replaying) return "replay";
-    if (this.#turn === null) return "between";
-    this.#turn.apply(update);
-    return "turn";
-  }
 }

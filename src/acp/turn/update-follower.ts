@@ -1,7 +1,7 @@
 import { type FollowOptions, RowFollower } from "../../async/row-follower.js";
 import { defaults } from "../../defaults.js";
-import type { AcpUpdate } from "../../model/acp/session-and-turn.js";
-import type { AcpStore } from "../../store/acp/contract.js";
+import type { AcpTurn, AcpUpdate } from "../../model/acp/session-and-turn.js";
+import type { AcpChange, AcpStore } from "../../store/acp/contract.js";
 
 const PAGE_ROWS = 500;
 /** Poll interval for updates that another gateway writes. */
@@ -12,19 +12,23 @@ export class UpdateFollower {
   readonly #store: AcpStore;
   readonly #isWrittenHere: (sessionId: string) => boolean;
   readonly #rows = new RowFollower();
+  readonly #turnEnds = new RowFollower();
 
   constructor(store: AcpStore, isWrittenHere: (sessionId: string) => boolean) {
     this.#store = store;
     this.#isWrittenHere = isWrittenHere;
   }
 
-  /** Called after an update of the session was written. */
-  wake(sessionId: string): void {
+  /** Called after a change of the session was written. Default: any change. */
+  wake(sessionId: string, change?: AcpChange): void {
     this.#rows.wake(sessionId);
+    const ends = change === undefined || change.turns?.some(({ set }) => set.state === "ended") === true;
+    if (ends) this.#turnEnds.wake(sessionId);
   }
 
   close(): void {
     this.#rows.close();
+    this.#turnEnds.close();
   }
 
   /** Updates after a sequence number. Ends with the session, with `close`, and when `signal` aborts. */
@@ -50,6 +54,15 @@ export class UpdateFollower {
   /** The first result of `probe` that is not null, probed again after each update. Null: `signal` aborted first. */
   waitFor<T>(sessionId: string, probe: () => Promise<T | null>, signal: AbortSignal): Promise<T | null> {
     return this.#rows.waitFor(sessionId, probe, this.#options(sessionId, signal));
+  }
+
+  /** Resolves with the turn when it has ended. Null: `signal` aborted first. */
+  waitForTurnEnd({ sessionId, turnId }: AcpTurn, signal: AbortSignal): Promise<AcpTurn | null> {
+    const readEnded = async (): Promise<AcpTurn | null> => {
+      const turn = await this.#store.getAcpTurn(turnId);
+      return turn?.state === "ended" ? turn : null;
+    };
+    return this.#turnEnds.waitFor(sessionId, readEnded, this.#options(sessionId, signal));
   }
 
   #options(sessionId: string, signal: AbortSignal): FollowOptions {

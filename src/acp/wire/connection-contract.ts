@@ -26,6 +26,13 @@ export interface ConnectionHandlers {
   beforeSend?(frame: OutgoingFrame, request: PendingRequest | null): Promise<void>;
   /** Before the answer is passed to the caller. */
   onAnswer?(request: PendingRequest, outcome: RpcOutcome, end: number): Promise<void>;
+  /** Handles consecutive updates together with the answer after them. Absent: `onUpdates`, then `onAnswer`. */
+  onUpdatesAndAnswer?(
+    batch: readonly SessionUpdate[],
+    request: PendingRequest,
+    outcome: RpcOutcome,
+    end: number,
+  ): Promise<void>;
   /** Everything before this offset is handled, so the next process may read from here. */
   onConsumed?(end: number): Promise<void>;
   /** The agent has sent nothing for this time during a turn. Must not reject. */

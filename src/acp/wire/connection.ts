@@ -12,6 +12,7 @@ import { errorMessage } from "../../home/errno.js";
 import { redactedExcerpt } from "../../text/redact.js";
 import { type AcpFrame, AcpFrameReader, AcpFrameWriter, inBatches, type OutgoingFrame } from "./frames.js";
 import type { AcpConnectionDeps, AcpRequestOptions, ConnectionState } from "./connection-contract.js";
+import { FrameCounts } from "./frame-counts.js";
 import { InactivityTimer } from "./inactivity-timer.js";
 import {
   METHOD_NOT_FOUND,
@@ -20,23 +21,13 @@ import {
   type RpcMessage,
   type RpcOutcome,
   type SessionUpdate,
+  TOO_MANY_REQUESTS,
 } from "./message.js";
 import { invalidResult, type PendingRequest, PendingRequests } from "./pending-requests.js";
 
-const TOO_MANY_REQUESTS = -32_000;
-
 /** The client's side of one connection to an ACP agent. Independent of processes. */
 export class AcpConnection implements AsyncDisposable {
-  /** Frames received, and those that could not be used. */
-  readonly counts = {
-    frames: 0,
-    malformed: 0,
-    answeredTwice: 0,
-    late: 0,
-    unmatched: 0,
-    unknownRequests: 0,
-    ignored: 0,
-  };
+  readonly counts = new FrameCounts();
   readonly #deps: AcpConnectionDeps;
   readonly #pending: PendingRequests;
   readonly #openRequests = new Map<RpcId, string>();
@@ -49,7 +40,6 @@ export class AcpConnection implements AsyncDisposable {
   #lastFrame: OutgoingFrame | null;
   #handling = false;
   #error: AcpClosed | null = null;
-  #lastMalformed = "";
 
   constructor(deps: AcpConnectionDeps) {
     this.#deps = deps;
@@ -71,13 +61,17 @@ export class AcpConnection implements AsyncDisposable {
     this.#reading = this.#readLoop();
   }
 
-  /** Resolves with the reason when the connection is closed. */
   get closed(): Promise<AcpClosed> {
     return this.#closed.promise;
   }
 
   get isClosed(): boolean {
     return this.#error !== null;
+  }
+
+  /** True while a frame waits for the agent to read. */
+  get isWriting(): boolean {
+    return this.#writer.isWriting;
   }
 
   get state(): ConnectionState {
@@ -189,7 +183,7 @@ export class AcpConnection implements AsyncDisposable {
       const rest = reader.finish();
       if (rest !== null) await this.#handleBatch([rest]);
       const ended = rest === null ? "its output ended" : "its output ended in the middle of a frame";
-      this.close("ended", [ended, ...this.#describeMalformed()].join("; "));
+      this.close("ended", [ended, ...this.counts.describeMalformed()].join("; "));
     } catch (error) {
       const why = `a frame could not be handled: ${errorMessage(error)}`;
       this.#closeWith(error instanceof AcpClosed ? error : new AcpClosed("closed", why, { cause: error }));
@@ -202,10 +196,6 @@ export class AcpConnection implements AsyncDisposable {
     const hasMessages = batch.some(({ type }) => type === "message");
     try {
       let updates: SessionUpdate[] = [];
-      const flush = async (): Promise<void> => {
-        if (updates.length > 0) await this.#deps.handlers.onUpdates(updates);
-        updates = [];
-      };
       for (const frame of batch) {
         if (frame.type !== "message") {
           if (frame.type === "malformed") this.#onMalformed(frame.why, frame.excerpt);
@@ -221,11 +211,16 @@ export class AcpConnection implements AsyncDisposable {
           else this.#onIgnored(message.method);
           continue;
         }
-        await flush();
-        await (message.type === "request" ? this.#onRequest(message, end) : this.#onAnswer(message, end));
+        const before = updates;
+        updates = [];
+        if (message.type === "answer") await this.#onAnswer(message, end, before);
+        else {
+          await this.#onUpdates(before);
+          await this.#onRequest(message, end);
+        }
         if (this.#error !== null) return;
       }
-      await flush();
+      await this.#onUpdates(updates);
       const last = batch.at(-1);
       if (last === undefined || this.#error !== null) return;
       if (hasMessages) await this.#deps.handlers.onActivity?.();
@@ -238,19 +233,10 @@ export class AcpConnection implements AsyncDisposable {
   }
 
   #onMalformed(why: string, excerpt: string): void {
-    this.counts.malformed++;
-    this.#lastMalformed = excerpt;
+    this.counts.addMalformed(excerpt);
     this.#deps.handlers.onMalformed?.(why, excerpt);
     if (this.counts.malformed > defaults.acpMalformedLines)
-      this.close("protocol-error", this.#describeMalformed().join());
-  }
-
-  #describeMalformed(): string[] {
-    const { malformed } = this.counts;
-    if (malformed === 0) return [];
-    const lines =
-      malformed === 1 ? "a line that is not a frame" : `${malformed} lines that are not frames, the last`;
-    return [`it wrote ${lines}: ${this.#lastMalformed}`];
+      this.close("protocol-error", this.counts.describeMalformed().join());
   }
 
   #onIgnored(method: string): void {
@@ -286,15 +272,29 @@ export class AcpConnection implements AsyncDisposable {
     await Promise.race([this.#send({ id, error: { code, message } }).catch(() => undefined), this.closed]);
   }
 
-  async #onAnswer({ id, outcome }: Extract<RpcMessage, { type: "answer" }>, end: number): Promise<void> {
+  async #onUpdates(updates: readonly SessionUpdate[]): Promise<void> {
+    if (updates.length > 0) await this.#deps.handlers.onUpdates(updates);
+  }
+
+  /** `updates`: those before the answer, which are not stored yet. */
+  async #onAnswer(
+    { id, outcome }: Extract<RpcMessage, { type: "answer" }>,
+    end: number,
+    updates: readonly SessionUpdate[],
+  ): Promise<void> {
+    const { handlers } = this.#deps;
     const request = this.#pending.match(id);
-    if (typeof request === "string") {
+    const isMatched = typeof request !== "string";
+    const fault = isMatched && "result" in outcome ? invalidResult(request.method, outcome.result) : null;
+    const together = isMatched && fault === null && handlers.onUpdatesAndAnswer !== undefined;
+    if (!together) await this.#onUpdates(updates);
+    if (!isMatched) {
       this.counts[request === "answered-twice" ? "answeredTwice" : request]++;
       return;
     }
-    const fault = "result" in outcome ? invalidResult(request.method, outcome.result) : null;
     if (fault !== null) throw new AcpClosed("protocol-error", `its answer to ${request.method} has ${fault}`);
-    await this.#deps.handlers.onAnswer?.(request, outcome, end);
+    if (together) await handlers.onUpdatesAndAnswer?.(updates, request, outcome, end);
+    else await handlers.onAnswer?.(request, outcome, end);
     this.#pending.settle(request, outcome);
   }
 }

@@ -52,11 +52,13 @@ function endOfString(line: Buffer, begin: number): number {
 /** Error codes of JSON-RPC 2.0. */
 export const METHOD_NOT_FOUND = -32_601;
 export const INVALID_PARAMS = -32_602;
-export const INTERNAL_ERROR = -32_603;
+const INTERNAL_ERROR = -32_603;
+/** A code from the range that JSON-RPC leaves to implementations. */
+export const TOO_MANY_REQUESTS = -32_000;
 
 export type RpcId = string | number | null;
 
-export interface RpcError {
+interface RpcError {
   readonly code: number;
   readonly message: string;
   readonly data?: unknown;

@@ -24,7 +24,7 @@ interface PendingEntry {
 }
 
 /** The request that an answer belongs to, or why there is none. */
-export type AnswerMatch = PendingRequest | "answered-twice" | "late" | "unmatched";
+type AnswerMatch = PendingRequest | "answered-twice" | "late" | "unmatched";
 
 /** Longer timers would fire at once, because Node keeps delays in 32 bits. */
 const MAX_TIMER_MS = 2 ** 31 - 1;

@@ -1,57 +1,39 @@
 import { constants } from "node:fs";
 import { access, readFile, statfs } from "node:fs/promises";
 import { join } from "node:path";
-import { asArray, asNullable, asObject, asOneOf, asString } from "../../text/parse-json.js";
-import { queryAnchor } from "../binary.js";
-import type { CgroupRef } from "../run-dir/types.js";
-import { type LiveProcesses, toLiveProcess } from "./processes.js";
-import type { CgroupState, InspectOptions } from "./types.js";
+import { asNullable, asObject, asOneOf, asString } from "../../text/parse-json.js";
+import { queryAnchor } from "../one-shot-modes.js";
+import type { CgroupRef } from "../run-dir/file-contents.js";
+import type { CgroupState } from "./evidence.js";
 
 const CGROUP_STATES = ["populated", "empty", "gone", "unknown"] as const;
 
 /** Longer than any path that the anchor creates or can open. */
 const MAX_CGROUP_PATH_BYTES = 1000;
 
-/** Returns the state of each cgroup, in the order of `wanted`. An invalid cgroup is unknown. */
-export function inspectCgroups(
+/** Returns the state of each cgroup, in the order of `wanted`. An invalid cgroup is not queried, and unknown. */
+export async function inspectCgroups(
   anchorPath: string,
   wanted: readonly CgroupRef[],
 ): Promise<readonly CgroupState[]> {
-  const parse = (value: unknown): CgroupState => asOneOf(CGROUP_STATES, value);
-  return queryCgroups(anchorPath, ["inspect"], "cgroup", wanted, parse, "unknown");
-}
-
-/**
- * Returns the processes of each cgroup, in the order of `wanted`; null if the cgroup is gone or not visible from here.
- */
-export function listCgroupMembers(
-  anchorPath: string,
-  wanted: readonly CgroupRef[],
-  { ports = false }: Pick<InspectOptions, "ports"> = {},
-): Promise<readonly (LiveProcesses | null)[]> {
-  const parse = (value: unknown): LiveProcesses | null =>
-    asNullable(asArray, value)?.map(toLiveProcess) ?? null;
-  return queryCgroups(anchorPath, ["inspect", ...(ports ? ["--ports"] : [])], "members", wanted, parse, null);
-}
-
-/** An invalid cgroup is not queried. */
-async function queryCgroups<T>(
-  anchorPath: string,
-  args: readonly string[],
-  query: string,
-  wanted: readonly CgroupRef[],
-  parse: (value: unknown) => T,
-  ofInvalid: T,
-): Promise<readonly T[]> {
   const valid = wanted.filter(isValidCgroup);
-  if (valid.length === 0) return wanted.map(() => ofInvalid);
-  const input = valid.map(({ inode, path }) => `${query} ${inode} ${path}\n`).join("");
-  const answers = (await queryAnchor(anchorPath, args, input, parse, valid.length)).values();
-  return wanted.map((cgroup) => (isValidCgroup(cgroup) ? (answers.next().value as T) : ofInvalid));
+  if (valid.length === 0) return wanted.map(() => "unknown");
+  const input = valid.map((each) => cgroupQuery("cgroup", each)).join("");
+  const answers = (await queryAnchor(anchorPath, ["inspect"], input, toCgroupState, valid.length)).values();
+  return wanted.map((cgroup) => (isValidCgroup(cgroup) ? (answers.next().value ?? "unknown") : "unknown"));
+}
+
+/** A line of input of `anchor inspect`. */
+export function cgroupQuery(query: "cgroup" | "members", { inode, path }: CgroupRef): string {
+  return `${query} ${inode} ${path}\n`;
+}
+
+export function toCgroupState(value: unknown): CgroupState {
+  return asOneOf(CGROUP_STATES, value);
 }
 
 /** A job of Windows is treated as a cgroup: its name is the path. */
-function isValidCgroup({ path, inode }: CgroupRef): boolean {
+export function isValidCgroup({ path, inode }: CgroupRef): boolean {
   return (
     /^\d{1,20}$/.test(inode) &&
     /^(?:\/|Global\\)[^\0\n]*$/.test(path) &&

@@ -1,11 +1,5 @@
 import { BadInput } from "../../errors.js";
-import { isSameClock } from "../../home/machine-identity.js";
-import {
-  isSameProcess,
-  type MachineIdentity,
-  type ProcessIdentity,
-  type Survivor,
-} from "../../model/process.js";
+import { isSameProcess, type ProcessIdentity } from "../../model/process.js";
 import type { RunRecord } from "../../model/run.js";
 import {
   asArray,
@@ -16,8 +10,8 @@ import {
   asWholeNumber,
   type JsonObject,
 } from "../../text/parse-json.js";
-import { queryAnchor } from "../binary.js";
-import type { InspectOptions, PortEvidence, ProcessEvidence } from "./types.js";
+import { queryAnchor } from "../one-shot-modes.js";
+import type { InspectOptions, ProcessEvidence } from "./evidence.js";
 
 export type LiveProcesses = ProcessEvidence["descendants"];
 
@@ -59,7 +53,7 @@ function haveSameAnchor(one: AnchoredRun, other: AnchoredRun): boolean {
   );
 }
 
-type ProcessQuery = ProcessIdentity | number;
+export type ProcessQuery = ProcessIdentity | number;
 
 /** Returns live evidence about each process, in the order of `wanted`. */
 export async function inspectProcesses(
@@ -69,12 +63,19 @@ export async function inspectProcesses(
 ): Promise<readonly ProcessEvidence[]> {
   if (wanted.length === 0) return [];
   const args = ["inspect", ...(brief ? ["--brief"] : ports ? ["--ports"] : [])];
-  const parse = (value: unknown): ProcessEvidence | null => asNullable(toProcessEvidence, value);
-  const answers = await queryAnchor(anchorPath, args, wanted.map(queryLine).join(""), parse, wanted.length);
-  return wanted.map((one, at) => answers[at] ?? goneEvidence(one));
+  const asked = wanted.values();
+  const parse = (value: unknown): ProcessEvidence => toQueriedProcess(asked.next().value ?? 0, value);
+  return queryAnchor(anchorPath, args, wanted.map(processQuery).join(""), parse, wanted.length);
 }
 
-function queryLine(wanted: ProcessQuery): string {
+/** Parses the answer to a query. */
+export function toQueriedProcess(wanted: ProcessQuery, answer: unknown): ProcessEvidence {
+  if (answer === true) return { ...goneEvidence(wanted), alive: true, matches: true };
+  return answer === null ? goneEvidence(wanted) : toProcessEvidence(answer);
+}
+
+/** A line of input of `anchor inspect`. */
+export function processQuery(wanted: ProcessQuery): string {
   if (typeof wanted === "number") return `${requirePid(wanted)}\n`;
   const { pid, startTime, uniqueId } = wanted;
   const unique = uniqueId === null ? "" : ` ${requireDigits(uniqueId)}`;
@@ -170,60 +171,4 @@ export function toIdentity(object: JsonObject): ProcessIdentity {
     startTime: asWholeNumber(object["startTime"]),
     uniqueId: asNullable(asString, object["uniqueId"]),
   };
-}
-
-export function requirePort(value: number): number {
-  if (Number.isSafeInteger(value) && value > 0 && value < 65_536) return value;
-  throw new BadInput("port", `${value} cannot be a TCP port; they go from 1 to 65535`);
-}
-
-/** Finds the processes that listen on a TCP port of this network namespace. */
-export async function inspectPort(anchorPath: string, port: number): Promise<PortEvidence> {
-  const query = `port ${requirePort(port)}\n`;
-  const [answer] = await queryAnchor(anchorPath, ["inspect"], query, toPortEvidence, 1);
-  return answer as PortEvidence;
-}
-
-function toPortEvidence(value: unknown): PortEvidence {
-  const object = asObject(value);
-  const holders = asArray(object["holders"]).map((item) => {
-    const holder = asObject(item);
-    return { identity: toIdentity(holder), command: asString(holder["command"]) };
-  });
-  return { open: asBoolean(object["open"]), holders };
-}
-
-/** `unknown`: neither the presence nor the absence of the process is proven. */
-export type Liveness = "alive" | "gone" | "unknown";
-
-type Clock = Pick<MachineIdentity, "timeNamespace">;
-
-/** True if a process identified on machine `there` can be distinguished from others `here`. */
-export function isComparable({ uniqueId }: ProcessIdentity, there: Clock, here: Clock): boolean {
-  return uniqueId !== null || isSameClock(there, here);
-}
-
-/** Judges with evidence from `here` whether a process identified `there` is alive. */
-export function judgeLiveness(
-  wanted: ProcessIdentity,
-  there: Clock,
-  found: ProcessEvidence | undefined,
-  here: Clock,
-): Liveness {
-  if (found === undefined) return "unknown";
-  // `state` does not help: a process whose first thread has ended is shown as a zombie while other threads run.
-  if (!found.alive) return "gone";
-  if (wanted.uniqueId !== null && found.identity.uniqueId !== null) return found.matches ? "alive" : "gone";
-  // The start time is hidden, or was read with another clock.
-  if (found.state === HIDDEN_STATE || !isSameClock(there, here)) return "unknown";
-  return found.matches ? "alive" : "gone";
-}
-
-/** State of a process that exists but is hidden in /proc. */
-export const HIDDEN_STATE = "?";
-
-/** Describes a surviving process for users. */
-export function describeSurvivor({ pid, kind, command }: Omit<Survivor, "startTime">): string {
-  if (pid === 0) return "a process that cannot be inspected";
-  return kind === "hidden" ? `${pid} (hidden: cannot be inspected)` : `${pid} ${command} (${kind})`;
 }

@@ -10,10 +10,10 @@ import {
   asWholeNumber,
   parseJson,
 } from "../../text/parse-json.js";
-import { runAnchorMode } from "../binary.js";
+import { runAnchorMode } from "../one-shot-modes.js";
 import { EMPTINESS_VALUES, toKillMode, toResidue, toSurvivors } from "../run-dir/run-files.js";
 import { requireDigits, requirePid, requireWholeNumber } from "./processes.js";
-import type { KnownAnchor, ReapRequest, ReapResult } from "./types.js";
+import type { KnownAnchor, ReapRequest, ReapResult } from "./evidence.js";
 
 /** Verifies an identity and ends its process tree, for a run whose anchor is gone. */
 export async function reap(anchorPath: string, request: ReapRequest): Promise<ReapResult> {

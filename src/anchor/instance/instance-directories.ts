@@ -7,10 +7,10 @@ import { readOwnFile } from "../../home/own-file.js";
 import { asArray, asNullable, asObject, asString, parseJson } from "../../text/parse-json.js";
 import { isLauncherListening } from "../protocol/connection.js";
 import { isSafeId, RunDirectories } from "../run-dir/run-directories.js";
-import type { CgroupRef } from "../run-dir/types.js";
+import type { CgroupRef } from "../run-dir/file-contents.js";
 import { holdInstance } from "./instance-hold.js";
 
-export type RunCgroup = CgroupRef & { readonly runId: string };
+type RunCgroup = CgroupRef & { readonly runId: string };
 
 /** The part of `launcher.json` about the cgroups of an instance's runs. */
 interface LauncherFile {
@@ -29,6 +29,14 @@ const CGROUP2_MAGIC = 0x63677270;
 
 /** Lists the cgroups of an instance's runs. Empty unless they were provably created for this directory. */
 export async function listRunCgroups(instanceDir: string, instanceId: string): Promise<readonly RunCgroup[]> {
+  const all = await listCgroups(instanceDir, instanceId);
+  // A warm anchor creates its directory before its cgroup, and removes it after its cgroup.
+  const warm = new Set(all.length === 0 ? [] : await new RunDirectories(instanceDir).listWarm());
+  return all.filter(({ runId }) => !warm.has(runId));
+}
+
+/** The same, with the cgroups of warm anchors. */
+export async function listCgroups(instanceDir: string, instanceId: string): Promise<readonly RunCgroup[]> {
   const location = await findCgroupLocation(instanceDir, instanceId);
   if (location === null) return [];
   const entries = await readdir(location.directory, { withFileTypes: true }).catch(() => []);
@@ -49,7 +57,7 @@ export async function removeRunCgroups(instanceDir: string, instanceId: string):
   const location = await findCgroupLocation(instanceDir, instanceId);
   if (location === null) return true;
   const { directory } = location;
-  const runs = await listRunCgroups(instanceDir, instanceId);
+  const runs = await listCgroups(instanceDir, instanceId);
   await Promise.allSettled(runs.map(({ runId }) => rmdir(join(directory, runId))));
   if (!(await isRemoved(rmdir(directory)))) return false;
   await Promise.all(location.limitDirectories.map(removeLimitCgroups));
@@ -58,7 +66,7 @@ export async function removeRunCgroups(instanceDir: string, instanceId: string):
   return isRemoved(rmdir(dirname(directory)));
 }
 
-export async function isRemoved(removal: Promise<void>): Promise<boolean> {
+async function isRemoved(removal: Promise<void>): Promise<boolean> {
   return removal.then(
     () => true,
     (error: unknown) => errnoCode(error) === "ENOENT",

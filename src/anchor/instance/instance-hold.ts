@@ -4,7 +4,8 @@ import { basename, dirname } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { InstanceLocked } from "../../errors.js";
 import { acquireInstanceLock, type FileLock, isInstanceLockFree } from "../../home/instance-lock.js";
-import { findAnchorBinary, runAnchorMode } from "../binary.js";
+import { findAnchorBinary } from "../binary.js";
+import { runAnchorMode } from "../one-shot-modes.js";
 
 /**
  * The state of an instance's locks. `restored`: the lock file or the instance directory had been removed and was

@@ -6,6 +6,7 @@ import { socketAddress } from "../../home/local-socket.js";
 import { requireOwnSocket } from "../../home/path-trust.js";
 import { FrameDecoder, MalformedFrame } from "./frame.js";
 import { type AnchorMessage, decodeMessage, type MessageFields } from "./message-codec.js";
+import { type PipeProof, pipeProof } from "./pipe-proof.js";
 
 /**
  * Receives the messages of a connection. It is replaced when the connection changes its purpose (handshake, then link).
@@ -16,16 +17,27 @@ export interface ConnectionListener {
   closed(error: Error | null): void;
 }
 
+/** A socket that is being connected, and what its server has to prove first. */
+interface SocketConnection {
+  readonly socket: Socket;
+  readonly proof: PipeProof | null;
+}
+
 /** A connection that carries messages instead of bytes. */
 export class MessageConnection {
   readonly #socket: Socket;
   readonly #decoder = new FrameDecoder();
   #error: Error | null = null;
+  /** Null: the peer needs to prove nothing, or has done so. Until then, frames are kept. */
+  #proof: PipeProof | null;
+  readonly #unsent: Buffer[] = [];
   listener: ConnectionListener;
 
-  constructor(socket: Socket, listener: ConnectionListener) {
+  constructor({ socket, proof }: SocketConnection, listener: ConnectionListener) {
     this.#socket = socket;
+    this.#proof = proof;
     this.listener = listener;
+    if (proof !== null) socket.write(proof.challenge);
     socket.on("data", (chunk) => this.#receive(chunk));
     socket.on("error", (error) => {
       this.#error ??= error;
@@ -35,7 +47,8 @@ export class MessageConnection {
 
   /** Does nothing after the connection has ended. */
   send(frame: Buffer): void {
-    if (this.#socket.writable) this.#socket.write(frame);
+    if (this.#proof !== null) this.#unsent.push(frame);
+    else if (this.#socket.writable) this.#socket.write(frame);
   }
 
   close(): void {
@@ -49,6 +62,20 @@ export class MessageConnection {
   }
 
   #receive(chunk: Buffer): void {
+    if (this.#proof === null) return this.#decode(chunk);
+    try {
+      const rest = this.#proof.take(chunk);
+      if (rest === null) return;
+      this.#proof = null;
+      for (const frame of this.#unsent.splice(0)) this.send(frame);
+      this.#decode(rest);
+    } catch (error) {
+      this.#error ??= error as Error;
+      this.#socket.destroy();
+    }
+  }
+
+  #decode(chunk: Buffer): void {
     try {
       for (const frame of this.#decoder.push(chunk)) {
         // The listener may have closed the connection after an earlier frame of this chunk.
@@ -72,14 +99,19 @@ const MAX_SOCKET_PATH_BYTES = 107;
  * of a state directory can be longer than a socket address allows; then the path goes through a descriptor of the
  * directory in /proc. The connect happens within this call, so the descriptor can be closed at once.
  */
-export function connectToSocket(path: string): Socket {
+export function connectToSocket(path: string): SocketConnection {
+  const address = socketAddress(path);
   try {
     requireOwnSocket(path);
+    const proof = address === path ? null : pipeProof(path);
+    return { socket: proof === null ? connectToFile(path) : connect({ path: address }), proof };
   } catch (error) {
-    return new Socket().destroy(error as Error);
+    return { socket: new Socket().destroy(error as Error), proof: null };
   }
-  const address = socketAddress(path);
-  if (address !== path || Buffer.byteLength(path) <= MAX_SOCKET_PATH_BYTES) return connect({ path: address });
+}
+
+function connectToFile(path: string): Socket {
+  if (Buffer.byteLength(path) <= MAX_SOCKET_PATH_BYTES) return connect({ path });
   let directory: number;
   try {
     directory = openSync(dirname(path), constants.O_RDONLY | constants.O_DIRECTORY);
@@ -100,13 +132,18 @@ export function isNotListening(error: unknown): boolean {
   return code === "ENOENT" || code === "ECONNREFUSED" || code === "ENOTDIR";
 }
 
-/**
- * True if a launcher listens in an instance's directory. The probe connects and closes without a message, which the
- * launcher ignores. Also true if it cannot be determined.
- */
+/** True if a launcher listens in an instance's directory. */
 export function isLauncherListening(instanceDir: string): Promise<boolean> {
+  return isListening(join(instanceDir, "launcher.sock"));
+}
+
+/**
+ * True if a process listens on the socket. The probe connects and closes without a message, which launchers and anchors
+ * ignore. Also true if it cannot be determined.
+ */
+export function isListening(path: string): Promise<boolean> {
   return new Promise((resolve) => {
-    const socket = connectToSocket(join(instanceDir, "launcher.sock"));
+    const { socket } = connectToSocket(path);
     const settle = (listens: boolean): void => {
       socket.destroy();
       resolve(listens);
@@ -125,7 +162,7 @@ export type HandshakeResult =
   | { readonly type: "closed"; readonly error: Error | null }
   | { readonly type: "silent" };
 
-export interface HandshakeOptions<N extends "welcome" | "launcher"> {
+interface HandshakeOptions<N extends "welcome" | "launcher"> {
   readonly path: string;
   readonly frame: Buffer;
   readonly expected: N;

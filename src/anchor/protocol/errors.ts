@@ -3,8 +3,9 @@ import { getSystemErrorMap } from "node:util";
 import { defaults } from "../../defaults.js";
 import { AnchorUnusable, LimitUnavailable, SpawnFailed, StaleEpoch } from "../../errors.js";
 import { errnoCode } from "../../home/errno.js";
-import type { SpawnFailure } from "../run-dir/types.js";
+import type { SpawnFailure } from "../run-dir/file-contents.js";
 import { type HandshakeResult, isNotListening } from "./connection.js";
+import { WrongProof } from "./pipe-proof.js";
 
 /** Advice for hosts where no cgroup can be created or controllers are missing. */
 export const DELEGATION_HINT =
@@ -74,17 +75,18 @@ function describeOtherFailure({ errno, step, message }: SpawnFailure): string {
 }
 
 /** The system's text for an error number, or the number. */
-export function describeErrno(errno: number): string {
+function describeErrno(errno: number): string {
   return getSystemErrorMap().get(-errno)?.[1] ?? `error ${errno}`;
 }
 
-/** True for EOF and for errors of a connection to a process that is exiting. */
+/** True for EOF and for errors of a connection to a process that is exiting, or has ended. */
 export function isDisconnected(error: Error | null): boolean {
   return (
     error === null ||
     isNotListening(error) ||
     errnoCode(error) === "ECONNRESET" ||
-    errnoCode(error) === "EPIPE"
+    errnoCode(error) === "EPIPE" ||
+    error instanceof WrongProof
   );
 }
 

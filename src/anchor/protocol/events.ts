@@ -1,10 +1,10 @@
-import type { ProcessEvidence } from "../inspect/types.js";
+import type { ProcessEvidence } from "../inspect/evidence.js";
 import { parseExit, parseSurvivors } from "../run-dir/run-files.js";
-import type { LeaderStatus, StreamName } from "../run-dir/types.js";
+import type { LeaderStatus, StreamName } from "../run-dir/file-contents.js";
 import { describeSpawnFailure, type StartAttempt } from "./errors.js";
 import { MalformedFrame } from "./frame.js";
 import type { AnchorMessage, AnchorMessageName, MessageFields } from "./message-codec.js";
-import type { AnchorEvent, Welcome } from "./types.js";
+import type { AnchorEvent, Welcome } from "./link-contract.js";
 
 /** pid, start time, unique id, parent, session, CPU time and memory, 8 bytes each; then one byte for the state. */
 const MEMBER_NUMBERS = 7;
@@ -68,6 +68,7 @@ export function decodeWelcome(fields: MessageFields<"welcome">): Welcome {
     stdinAccepted: fields.offset,
     stdinLimit: fields.limit,
     stdinClosed: fields.closed,
+    hasCaller: fields.caller,
     firstStop:
       fields.reason === null
         ? null
@@ -111,12 +112,13 @@ const eventDecoders: EventDecoders = {
       message: describeSpawnFailure(message, attempt),
     },
   }),
-  output: ({ stream, start, end, dropped, lost, closed, withheld }) => ({
+  output: ({ stream, start, end, dropped, acked, lost, closed, withheld }) => ({
     type: "output",
     stream: streamName(stream),
     start,
     end,
     dropped,
+    ...(acked === null ? {} : { acked }),
     ...(lost === null ? {} : { lost }),
     closed,
     withheld,
@@ -138,6 +140,7 @@ const eventDecoders: EventDecoders = {
   refused: ({ codeName, message, epoch }) => ({ type: "refused", code: codeName, message, epoch }),
   adopted: ({ runId }) => ({ type: "adopted", runId }),
   signalled: ({ count }) => ({ type: "signalled", count }),
+  callerIs: ({ count }) => ({ type: "caller", connected: count > 0 }),
   membersAre: ({ requestId, processes }) => ({
     type: "members",
     requestId,
@@ -151,7 +154,7 @@ export function decodeEvent(message: AnchorMessage, attempt: StartAttempt | null
   return eventDecoders[message.name]?.(message as never, attempt) ?? null;
 }
 
-export function streamName(stream: number): StreamName {
+function streamName(stream: number): StreamName {
   if (stream === 1) return "stdout";
   if (stream === 2) return "stderr";
   throw new MalformedFrame(`an unknown stream (${stream})`);

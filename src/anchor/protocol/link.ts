@@ -1,5 +1,5 @@
 import type { ProcessIdentity } from "../../model/process.js";
-import type { AnchorExit, RunScope, StreamName } from "../run-dir/types.js";
+import type { AnchorExit, RunScope, StreamName } from "../run-dir/file-contents.js";
 import type { ConnectionListener, MessageConnection } from "./connection.js";
 import type { StartAttempt } from "./errors.js";
 import { decodeEvent, streamNumber } from "./events.js";
@@ -14,7 +14,7 @@ import type {
   StopRequest,
   TerminalSize,
   Welcome,
-} from "./types.js";
+} from "./link-contract.js";
 
 /** Well below the frame limit; a pipe holds 64 KiB. */
 const MAX_WRITE_BYTES = 64 * 1024;
@@ -25,7 +25,7 @@ const STATUS = encodeMessage("status", {});
 
 type EventListener = (event: AnchorEvent) => void;
 
-export interface LinkCallbacks {
+interface LinkCallbacks {
   readExit(): Promise<AnchorExit | null>;
   onClosed(): void;
 }

@@ -17,7 +17,7 @@ export const MAX_LISTED_PROCESSES = 512;
 
 /** `int`: safe integer. `id`: 64 bits as a decimal string, because inodes may exceed 2^53. `flag`: absent is false. */
 export type FieldKind = "int" | "id" | "text" | "bytes" | "flag";
-export type Cardinality = "one" | "maybe" | "list";
+type Cardinality = "one" | "maybe" | "list";
 
 export interface MessageField<K extends FieldKind = FieldKind, P extends Cardinality = Cardinality> {
   readonly tag: number;
@@ -143,6 +143,8 @@ export const messages = {
   adopt: { type: 14, fields: { runId, key, rootPid, rootStart, rootUnique, graceMs, scope } },
   signal: { type: 15, fields: { signal, members: list(required("bytes", 87)) } },
   members: { type: 16, fields: { requestId } },
+  /** RUN_ID is the first field, as in START. */
+  warm: { type: 18, fields: { runId, protocol, instanceId, incarnation, key } },
 
   welcome: {
     type: 64,
@@ -173,6 +175,8 @@ export const messages = {
       offset,
       limit,
       closed,
+      /** A foreground client is connected to the anchor itself. */
+      caller: required("flag", 94),
       reason: optional(reason),
       actor: optional(actor),
       requestId: optional(requestId),
@@ -190,6 +194,8 @@ export const messages = {
       start: required("int", 21),
       end: required("int", 22),
       dropped: required("int", 23),
+      /** Only while a caller is connected to the anchor. */
+      acked: optional(required("int", 72)),
       lost: optional(required("int", 92)),
       closed,
       withheld: required("flag", 80),
@@ -211,11 +217,14 @@ export const messages = {
       ...identity,
       cgroup: optional(required("text", 16)),
       tierNote: optional(required("text", 15)),
+      /** True if the launcher accepts WARM. */
+      warm: required("flag", 95),
     },
   },
   anchorLost: { type: 75, fields: { runId, anchorPid, ...status } },
   adopted: { type: 76, fields: { runId } },
   signalled: { type: 77, fields: { count: required("int", 88) } },
+  callerIs: { type: 79, fields: { count: required("int", 88) } },
   membersAre: { type: 78, fields: { requestId, processes: list(required("bytes", 89)) } },
 } as const satisfies Record<string, { type: number; fields: Readonly<Record<string, MessageField>> }>;
 

@@ -1,11 +1,12 @@
-import { randomBytes } from "node:crypto";
 import { constants } from "node:os";
 import { isAbsolute } from "node:path";
 import { BadInput } from "../../errors.js";
-import type { AnchorLink, AnchorPolicy, MemberSignal, StartSpec, StopRequest } from "./types.js";
-import type { RunScope } from "../run-dir/types.js";
+import type { AnchorLink, AnchorPolicy, MemberSignal, StartSpec, StopRequest } from "./link-contract.js";
+import type { RunScope } from "../run-dir/file-contents.js";
+import { newSecret } from "../../model/ids.js";
 import type { ProcessIdentity } from "../../model/process.js";
 import { encodeMessage } from "./message-codec.js";
+import { PROTOCOL } from "./messages.js";
 
 /** The sender, the same on every connection of one supervisor. */
 export interface SupervisorIdentity {
@@ -80,6 +81,10 @@ export function helloFrame(
   return encodeMessage("hello", { protocol, runId, ...speaker, epoch, key });
 }
 
+export function warmFrame(runId: string, key: string, speaker: SupervisorIdentity): Buffer {
+  return encodeMessage("warm", { runId, protocol: PROTOCOL, ...speaker, key });
+}
+
 /** A stop must not be refused because of a long text, so texts are cut. */
 export function stopFrame(stop: StopRequest): Buffer {
   const { reason, actor, requestId, graceMs } = stop;
@@ -100,7 +105,7 @@ export function abandonFrame({ actor, requestId }: Parameters<AnchorLink["abando
 
 /** Creates the key in a run's directory. A process that can read it may stop the run. */
 export function newRunKey(): string {
-  return randomBytes(32).toString("hex");
+  return newSecret(32);
 }
 
 export function adoptFrame(

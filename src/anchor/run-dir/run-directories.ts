@@ -1,5 +1,5 @@
 import { lstat, readdir, rm, rmdir, unlink } from "node:fs/promises";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { BadInput, StateUnusable } from "../../errors.js";
 import { errnoCode } from "../../home/errno.js";
 import { readOwnFile, writeOwnFile } from "../../home/own-file.js";
@@ -12,7 +12,7 @@ import type {
   RunIdentities,
   SilentFile,
   SweptFile,
-} from "./types.js";
+} from "./file-contents.js";
 import {
   parseAnchorFile,
   parseExit,
@@ -33,6 +33,9 @@ export function isSafeId(text: string): boolean {
 /** Prefix of an empty file that names a task. */
 const TASK_FILE_PREFIX = "task.";
 
+/** Prefix of the directory of a warm anchor. No run id begins with it. */
+const WARM_MARK = ".";
+
 /** The run directories of one instance. */
 export class RunDirectories {
   readonly path: string;
@@ -48,11 +51,30 @@ export class RunDirectories {
   }
 
   async list(): Promise<readonly string[]> {
+    return (await this.#names()).filter(isSafeId);
+  }
+
+  /** The run ids of anchors that have not read START, or ended before: until START a dot marks the directory. */
+  async listWarm(): Promise<readonly string[]> {
+    return (await this.#names())
+      .filter((name) => name.startsWith(WARM_MARK))
+      .map((name) => name.slice(WARM_MARK.length))
+      .filter(isSafeId);
+  }
+
+  warmPathOf(runId: string): string {
+    return join(this.path, WARM_MARK + basename(this.pathOf(runId)));
+  }
+
+  /** Removes the directory of a warm anchor. Does nothing if the directory has become that of a run. */
+  async removeWarm(runId: string): Promise<void> {
+    await removeFlatDirectory(this.warmPathOf(runId));
+  }
+
+  async #names(): Promise<readonly string[]> {
     try {
       const entries = await readdir(this.path, { withFileTypes: true });
-      return entries
-        .filter((entry) => entry.isDirectory() && isSafeId(entry.name))
-        .map((entry) => entry.name);
+      return entries.filter((entry) => entry.isDirectory()).map((entry) => entry.name);
     } catch (error) {
       if (errnoCode(error) === "ENOENT") return [];
       throw error;
@@ -93,7 +115,12 @@ export class RunDirectories {
   async readRunFiles(runId: string): Promise<RunFiles> {
     const directory = this.pathOf(runId);
     // Most directories lack most of these files: one listing replaces four failing reads.
-    const fileNames = new Set(await readdir(directory).catch(() => []));
+    const names = await readdir(directory).catch(() => null);
+    if (names === null && (await isRealDirectory(this.warmPathOf(runId)))) {
+      const swept = await readIfExists(join(this.warmPathOf(runId), "swept.json"), parseSweptFile);
+      return { exit: null, leader: null, firstStop: null, swept, neverStarted: true };
+    }
+    const fileNames = new Set(names);
     const read = <T>(name: string, parse: (text: string) => T | null): Promise<T | null> | null =>
       fileNames.has(name) ? readIfExists(join(directory, name), parse) : null;
     const [exit, leader, firstStop, swept] = await Promise.all([
@@ -158,12 +185,15 @@ export class RunDirectories {
   }
 
   async remove(runId: string): Promise<void> {
-    const directory = this.pathOf(runId);
-    // Run directories are flat: this is several times faster than the recursive removal, which follows if needed.
-    const names = (await isRealDirectory(directory)) ? await readdir(directory).catch(() => []) : [];
-    await Promise.allSettled(names.map((name) => unlink(join(directory, name))));
-    await rmdir(directory).catch(() => rm(directory, { recursive: true, force: true }));
+    await removeFlatDirectory(this.pathOf(runId));
   }
+}
+
+/** Run directories are flat: this is several times faster than the recursive removal, which follows if needed. */
+async function removeFlatDirectory(directory: string): Promise<void> {
+  const names = (await isRealDirectory(directory)) ? await readdir(directory).catch(() => []) : [];
+  await Promise.allSettled(names.map((name) => unlink(join(directory, name))));
+  await rmdir(directory).catch(() => rm(directory, { recursive: true, force: true }));
 }
 
 /** Writes the file atomically, like the anchor does. */

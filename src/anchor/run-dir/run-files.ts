@@ -8,7 +8,7 @@ import type {
   RunScope,
   SpawnFailure,
   SweptFile,
-} from "./types.js";
+} from "./file-contents.js";
 import type { Survivor, ProcessIdentity, Residue } from "../../model/process.js";
 import { REAPED_USAGE, type KillMode, type RunUsage, type UsageSource } from "../../model/run.js";
 import {
@@ -46,8 +46,14 @@ export function parseExit(text: string): AnchorExit | null {
       killMode: asOneOf(KILL_MODES, exit["killMode"]),
       tier: asNullable(asString, exit["tier"]),
       tierNote: asNullable(asString, exit["tierNote"]) || null,
-      // An anchor waits until its tree is empty, unless the run was abandoned.
-      emptiness: asOneOf(reason === "lost" ? EMPTINESS_VALUES : ["proven"], exit["emptiness"]),
+      // With any other boundary the anchor waits for a proof, unless the run was abandoned.
+      emptiness: asOneOf(
+        reason === "lost" || /^(?:lineage|group)\b/.test(String(exit["tier"]))
+          ? EMPTINESS_VALUES
+          : ["proven"],
+        exit["emptiness"],
+      ),
+      emptinessNote: asNullable(asString, exit["emptinessNote"]) || null,
       stdout: toSpoolEnd(exit["stdout"]),
       stderr: toSpoolEnd(exit["stderr"]),
       processes: asWholeNumber(exit["processes"]),

@@ -5,7 +5,7 @@ import { SerialQueue } from "../../async/concurrency.js";
 import { errnoCode } from "../../home/errno.js";
 import { openOwnFile } from "../../home/own-file.js";
 import { parseExit } from "./run-files.js";
-import type { OutputSlice, SpoolEnd, StreamName } from "./types.js";
+import type { OutputSlice, SpoolEnd, StreamName } from "./file-contents.js";
 
 /** A segment is named by the stream and the offset of its first byte. */
 const OFFSET_DIGITS = 20;
@@ -15,7 +15,7 @@ export function segmentPath(directory: string, stream: string, start: number): s
 }
 
 /** Lists the start offsets of a stream's segments, ascending. Empty if there are none, or no such directory. */
-export async function listSegments(directory: string, stream: string): Promise<readonly number[]> {
+async function listSegments(directory: string, stream: string): Promise<readonly number[]> {
   const names = await readdir(directory).catch((error: unknown) => {
     if (errnoCode(error) === "ENOENT") return [];
     throw error;
@@ -75,11 +75,11 @@ export class Spool implements AsyncDisposable {
     this.#stream = stream;
   }
 
-  /** Reads up to `maxBytes`. Empty only if there is nothing at or after `offset` now. */
-  read(offset: number, maxBytes: number): Promise<OutputSlice> {
+  /** Reads up to `maxBytes`, into `into` if it is given. Empty only if there is nothing at or after `offset` now. */
+  read(offset: number, maxBytes: number, into?: Uint8Array): Promise<OutputSlice> {
     return this.#operations.run(async () => {
       try {
-        return await this.#read(offset, maxBytes);
+        return await this.#read(offset, maxBytes, into);
       } finally {
         if (this.#disposed) await this.#closeAll();
       }
@@ -92,7 +92,9 @@ export class Spool implements AsyncDisposable {
     await this.#operations.run(() => this.#closeAll());
   }
 
-  async #read(wanted: number, maxBytes: number): Promise<OutputSlice> {
+  async #read(wanted: number, maxBytes: number, into?: Uint8Array): Promise<OutputSlice> {
+    // Nothing is added after the end, so a reader that has everything need not search the directory.
+    if (this.#knownEnd !== null && wanted >= this.#knownEnd.end) return { offset: wanted, bytes: NO_BYTES };
     const endWasKnown = this.#knownEnd !== null;
     let offset = wanted;
     let lost = 0;
@@ -104,7 +106,7 @@ export class Spool implements AsyncDisposable {
     }
     for (let attempt = 0; segment !== null && attempt < MAX_ATTEMPTS; attempt += 1) {
       offset = Math.max(offset, segment.start);
-      const bytes = await this.#readFrom(segment, offset, maxBytes);
+      const bytes = await this.#readFrom(segment, offset, maxBytes, into);
       if (bytes.length > 0) return toSlice(offset, bytes, lost);
       const next = await this.#nextSegment(segment, offset);
       if (next?.afterLoss === true) lost += Math.max(0, next.segment.start - offset);
@@ -113,7 +115,7 @@ export class Spool implements AsyncDisposable {
     const ending = maxBytes > 0 ? await this.#readEnd() : null;
     if (ending !== null && ending.end > offset) {
       // The anchor writes its last output before exit.json, so output that came after the check above is not lost.
-      if (!endWasKnown) return this.#read(wanted, maxBytes);
+      if (!endWasKnown) return this.#read(wanted, maxBytes, into);
       lost += ending.end - Math.max(offset, ending.start);
       offset = ending.end;
     }
@@ -195,7 +197,17 @@ export class Spool implements AsyncDisposable {
     throw new Error(`the segments of ${this.#stream} in ${this.#directory} are listed but cannot be opened`);
   }
 
-  async #readFrom(segment: Segment, offset: number, maxBytes: number): Promise<Uint8Array> {
+  async #readFrom(
+    segment: Segment,
+    offset: number,
+    maxBytes: number,
+    into?: Uint8Array,
+  ): Promise<Uint8Array> {
+    if (into !== undefined) {
+      const most = Math.min(maxBytes, into.length);
+      const { bytesRead } = await segment.file.read(into, 0, most, offset - segment.start);
+      return into.subarray(0, bytesRead);
+    }
     const room = Buffer.allocUnsafe(Math.min(maxBytes, this.#readSize));
     const { bytesRead } = await segment.file.read(room, 0, room.length, offset - segment.start);
     if (bytesRead === this.#readSize) this.#readSize = LARGE_READ;
@@ -230,55 +242,4 @@ export class Spool implements AsyncDisposable {
 
 function toSlice(offset: number, bytes: Uint8Array, lost: number): OutputSlice {
   return lost === 0 ? { offset, bytes } : { offset, bytes, lost };
-}
-
-/** Spools kept open. More can be read at the same time; the others are opened again. */
-const MAX_OPEN_SPOOLS = 64;
-
-/** An LRU cache of open spools. */
-export class SpoolCache implements AsyncDisposable {
-  /** In order of use, the least recently used first. */
-  readonly #spools = new Map<string, Spool>();
-  #disposed = false;
-
-  async read(runDir: string, stream: StreamName, offset: number, maxBytes: number): Promise<OutputSlice> {
-    // A follower may still read the last bytes after disposal. Its spool is closed at once, because nothing else would
-    // close it.
-    if (this.#disposed) {
-      await using spool = new Spool(runDir, stream);
-      return await spool.read(offset, maxBytes);
-    }
-    const key = cacheKey(runDir, stream);
-    const spool = this.#spools.get(key) ?? new Spool(runDir, stream);
-    this.#spools.delete(key);
-    this.#spools.set(key, spool);
-    const [slice] = await Promise.all([spool.read(offset, maxBytes), this.#evictOldest()]);
-    return slice;
-  }
-
-  /** Closes the spools of a run before its directory is removed. */
-  async evict(runDir: string): Promise<void> {
-    await Promise.all(["stdout", "stderr"].map((stream) => this.#close(cacheKey(runDir, stream))));
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    this.#disposed = true;
-    await Promise.all([...this.#spools.keys()].map((key) => this.#close(key)));
-  }
-
-  async #evictOldest(): Promise<void> {
-    if (this.#spools.size <= MAX_OPEN_SPOOLS) return;
-    const [oldest] = this.#spools.keys();
-    if (oldest !== undefined) await this.#close(oldest);
-  }
-
-  async #close(key: string): Promise<void> {
-    const spool = this.#spools.get(key);
-    this.#spools.delete(key);
-    await spool?.[Symbol.asyncDispose]();
-  }
-}
-
-function cacheKey(runDir: string, stream: string): string {
-  return `${runDir}/${stream}`;
 }

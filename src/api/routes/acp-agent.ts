@@ -1,5 +1,6 @@
 import { z } from "zod";
-import { agentSettingsSchema, agentStateSchema } from "../../model/acp/agent-state.js";
+import { agentReportSchema } from "../../model/acp/agent-report.js";
+import { agentSettingsSchema } from "../../model/acp/agent-settings.js";
 import { endpoints } from "../endpoints.js";
 import { defineRoute } from "../route.js";
 import { TURN_ERRORS } from "./acp-sessions.js";
@@ -17,7 +18,7 @@ export const acpSetRoute = defineRoute({
       model !== undefined || mode !== undefined || Object.keys(options).length > 0,
     "give a model, a mode or an option",
   ),
-  response: z.object({ session: acpSessionSchema, agentState: agentStateSchema.nullable() }),
+  response: z.object({ session: acpSessionSchema, agentState: agentReportSchema.nullable() }),
 });
 
 /** The agent that a request starts. */

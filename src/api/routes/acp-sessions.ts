@@ -1,16 +1,16 @@
 import { z } from "zod";
-import { clientAccessSchema } from "../../config/agents.js";
+import { clientAccessSchema } from "../../config/client-access.js";
 import { MAX_MCP_SERVERS } from "../../config/mcp.js";
 import { defaults } from "../../defaults.js";
 import { mcpServerSchema, promptContentSchema } from "../../model/acp/session-and-turn.js";
+import { agentReportSchema } from "../../model/acp/agent-report.js";
 import {
   agentResumeSchema,
   agentSettingsSchema,
-  agentStateSchema,
   storedSettingsSchema,
-} from "../../model/acp/agent-state.js";
+} from "../../model/acp/agent-settings.js";
 import { ACP_MODES, REAP_POLICIES } from "../../model/enums.js";
-import { execRulesSchema } from "../../model/exec-rule.js";
+import { execRulesSchema } from "../../model/exec/exec-rule.js";
 import { endpoints } from "../endpoints.js";
 import type { ErrorCode } from "../error-response.js";
 import { defineRoute } from "../route.js";
@@ -150,7 +150,7 @@ export const acpShowRoute = defineRoute({
     permissions: z.array(acpPermissionSchema),
     capabilities: z.unknown(),
     /** Null: the agent has reported nothing yet. */
-    agentState: agentStateSchema.nullable(),
+    agentState: agentReportSchema.nullable(),
     /** Applied whenever the agent is started; null: none. */
     settings: storedSettingsSchema.nullable(),
     /** Client features that the agent may use. */

@@ -89,6 +89,43 @@ export const listGatewaysRoute = defineRoute({
   response: z.object({ gateways: z.array(gatewaySchema) }),
 });
 
+export const healthRoute = defineRoute({
+  ...endpoints.health,
+  summary: "Get samples of this gateway of the last day, and what it cleaned up and reconciled",
+  audience: "operator",
+  response: z.object({
+    /** One a minute since the gateway's start, the oldest first, and one of now. Counters count from its start. */
+    samples: z.array(
+      z.object({
+        at: z.number(),
+        /** Runs that the gateway holds. */
+        runs: z.int(),
+        spawned: z.int(),
+        ended: z.int(),
+        cleaned: z.int(),
+        /** Writes that wait to be repeated. */
+        backlog: z.int(),
+        renewalMs: z.number(),
+        memoryBytes: z.number(),
+        cpuMs: z.number(),
+      }),
+    ),
+    /** Processes that were ended besides the leader of their run, by how they were ended. */
+    cleaned: z.object({ pid: z.int(), pgid: z.int(), cgroup: z.int(), job: z.int() }),
+    /** The newest reconcile decisions since the gateway's start, the newest first. */
+    reconciled: z.array(
+      z.object({
+        runId: z.string(),
+        at: z.number(),
+        action: z.string(),
+        why: z.string(),
+        by: z.string(),
+        from: z.string(),
+      }),
+    ),
+  }),
+});
+
 const channelSchema = z
   .object({
     name: z.string(),

@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { defaults } from "../../defaults.js";
+import { processIdentitySchema } from "../../model/run-schema.js";
 import { endpoints } from "../endpoints.js";
 import { defineRoute } from "../route.js";
 import { flag, pageLimit, runParams, runSchema } from "./schemas.js";
@@ -34,6 +35,81 @@ export const listRunsRoute = defineRoute({
     storeAway: z.string().nullable(),
     /** Cursor of the next page; a page has at most `limit` runs and 2 MiB. Null: this is the last page. */
     next: z.string().nullable(),
+  }),
+});
+
+/** A live process that is a verified member of a run. */
+const liveProcessSchema = z.object({
+  identity: processIdentitySchema,
+  parentPid: z.int(),
+  sessionId: z.int(),
+  state: z.string(),
+  cpuMs: z.int(),
+  rssKb: z.int(),
+  command: z.string(),
+  /** TCP ports that it listens on, if a run of the answer is a service. */
+  ports: z.array(z.int()),
+});
+
+const commandOfProcessSchema = z.object({ identity: processIdentitySchema, command: z.string() });
+
+export const viewRunsRoute = defineRoute({
+  ...endpoints.viewRuns,
+  summary: "The runs of a table, with their hosts and processes",
+  audience: "operator",
+  query: z.strictObject({
+    /** Include runs that have ended or were removed. */
+    all: flag.optional(),
+    /** Include the live processes of open runs. */
+    processes: flag.optional(),
+    limit: pageLimit(1_000),
+  }),
+  response: z.object({
+    runs: z.array(runSchema),
+    /** There are older runs. An answer has at most `limit` runs and 2 MiB of records. */
+    more: z.boolean(),
+    hosts: z.array(
+      z.object({
+        hostId: z.string(),
+        name: z.string(),
+        platform: z.string(),
+        firstSeenAt: z.number(),
+        lastSeenAt: z.number(),
+      }),
+    ),
+    /** The time on the clock of the leases, and whether every host uses that clock. */
+    now: z.number(),
+    shared: z.boolean(),
+    /** The machine of the gateway, with the ids that run records have. */
+    machine: z.object({
+      hostId: z.string(),
+      bootId: z.string(),
+      pidNamespace: z.string(),
+      timeNamespace: z.string().nullable(),
+    }),
+    /** Why the store could not be read; `runs` then has only runs of this gateway's host. Null: the store was read. */
+    storeAway: z.string().nullable(),
+    /** Processes by run id. Null: not requested. */
+    processes: z
+      .record(
+        z.string(),
+        z.object({
+          processes: z.array(liveProcessSchema),
+          claims: z.array(commandOfProcessSchema),
+          unknown: z.string().nullable(),
+        }),
+      )
+      .nullable(),
+    /** Live runs whose state directory was removed. Empty if processes were not requested. */
+    withoutState: z.array(
+      z.object({
+        runId: z.string(),
+        instanceId: z.string(),
+        directory: z.string().nullable(),
+        anchor: processIdentitySchema.nullable(),
+        processes: z.array(commandOfProcessSchema),
+      }),
+    ),
   }),
 });
 

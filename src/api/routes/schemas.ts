@@ -3,9 +3,9 @@ import {
   acpSessionSchema as acpSessionRecord,
   acpTurnSchema as acpTurnRecord,
   acpUpdateSchema as acpUpdateRecord,
-  permissionRequestSchema,
   storedErrorSchema,
 } from "../../model/acp/session-and-turn.js";
+import { permissionRequestSchema } from "../../model/acp/permission-request.js";
 import { LEASE_STATES } from "../../model/enums.js";
 import {
   permissionRuleSchema as permissionRule,
@@ -14,20 +14,11 @@ import {
 import { gatewaySchema as gatewayRecord, type GatewayWithStatus } from "../../model/gateway.js";
 import { leftoverProcessSchema, runSchema as runRecord, survivorSchema } from "../../model/run-schema.js";
 import type { RunRecord } from "../../model/run.js";
-import { approvalSchema as approvalRecord } from "../../model/approval.js";
-import {
-  messageSchema as messageRecord,
-  type SessionMessage,
-  type SessionRecord,
-  type SessionRow,
-  sessionSchema as sessionRecord,
-} from "../../model/session.js";
-import {
-  notificationSchema,
-  outboxEntrySchema,
-  taskEventSchema as taskEventRecord,
-  taskSchema as taskRecord,
-} from "../../model/task-schema.js";
+import { approvalSchema as approvalRecord } from "../../model/exec/approval.js";
+import { type SessionRecord, type SessionRow, sessionSchema as sessionRecord } from "../../model/session.js";
+import { messageSchema as messageRecord, type SessionMessage } from "../../model/session-message.js";
+import { taskEventSchema as taskEventRecord, taskSchema as taskRecord } from "../../model/task-schema.js";
+import { notificationSchema, outboxEntrySchema } from "../../model/outbox-schema.js";
 import type { TaskRecord } from "../../model/task.js";
 import type { ApprovalView } from "../../sessions/approvals.js";
 
@@ -226,7 +217,7 @@ export const acpPermissionSchema = permissionRequestSchema
 /** Why the end of the run is not recorded yet. Null: it is recorded, or the run has not ended. */
 export const recordPending = z.string().nullable();
 
-export const runId = z.string().regex(/^[a-z0-9][a-z0-9_-]{0,62}$/, "is not a run id");
+const runId = z.string().regex(/^[a-z0-9][a-z0-9_-]{0,62}$/, "is not a run id");
 export const runParams = z.object({ runId });
 
 /** A boolean of a query string. */

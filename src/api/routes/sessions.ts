@@ -7,7 +7,7 @@ import {
   MESSAGE_DELIVERIES,
   VISIBILITIES,
 } from "../../model/enums.js";
-import { execRulesSchema } from "../../model/exec-rule.js";
+import { execRulesSchema } from "../../model/exec/exec-rule.js";
 import { endpoints } from "../endpoints.js";
 import { defineRoute } from "../route.js";
 import {

@@ -1,7 +1,8 @@
 import type { ResponseOf } from "../../api/contract.js";
 import { findLockedInstance } from "../../gateway/gateway-files.js";
 import { resolveHome } from "../../home/state-directory.js";
-import { openStateDirectory, openStore } from "../../store/open.js";
+import { openStore } from "../../store/open.js";
+import { openStateDirectory } from "../../store/open-state-directory.js";
 import { connectOrStart } from "../client/connect.js";
 import { cliActor } from "../client/requester.js";
 import { resolveAcpSession } from "../client/resolve-acp-session.js";
@@ -11,11 +12,11 @@ import { notice } from "../print/errors-and-notices.js";
 import { print, toJson } from "../print/write-output.js";
 import { printRemark, StopCoordinator, type StopResult, survivorsOf } from "../stop/stop-coordinator.js";
 import { printStopOutcome, stopExitCode } from "../stop/stop-run.js";
-import { findSessionRuns, type FoundSession } from "../stop/targets.js";
-import { closedTreeExitCode, printClosedTree } from "./view/closed-tree.js";
+import { findSessionRuns, type FoundSession } from "../stop/select-runs.js";
+import { closedTreeExitCode, printClosedTree } from "./view/close-result.js";
 import { auditNotice, processNames, turnEndNotice } from "./view/notice-texts.js";
 
-export interface CancelTurnFlags extends JsonFlag {
+interface CancelTurnFlags extends JsonFlag {
   readonly turn?: string;
   readonly reapTools?: true;
 }

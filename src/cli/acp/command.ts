@@ -1,7 +1,7 @@
 import type { Command } from "commander";
 import { collectPairs, lazyAction, positiveIntegerUpTo, type SetExitCode } from "../options/parsers.js";
 import { addPermissions } from "./permissions/command.js";
-import { addPrompt, addSpawn, formatOption } from "./prompt-command.js";
+import { addPrompt, addSpawn, formatOption } from "./prompt-and-spawn-commands.js";
 import { addWith } from "./directory-session-command.js";
 
 const about = `

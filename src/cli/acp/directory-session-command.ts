@@ -9,7 +9,7 @@ import {
   addPermissionOptions,
   answerHelp,
   yesOption,
-} from "./prompt-command.js";
+} from "./prompt-and-spawn-commands.js";
 import type { WithFlags } from "./directory-session.js";
 
 const withHelp = `

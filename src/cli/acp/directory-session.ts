@@ -67,7 +67,7 @@ const HASH_CHARS = 6;
 const MAX_DIRECTORY_CHARS = 60;
 
 /** The name of the session of a directory: readable, and different for directories with the same last part. */
-export function directorySessionName(agent: string, cwd: string, session?: string): string {
+function directorySessionName(agent: string, cwd: string, session?: string): string {
   const hash = createHash("sha256").update(cwd).digest("hex").slice(0, HASH_CHARS);
   const last =
     basename(cwd)

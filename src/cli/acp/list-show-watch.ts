@@ -11,14 +11,14 @@ import { formatElapsed } from "../options/units.js";
 import { notice } from "../print/errors-and-notices.js";
 import { print, toJson } from "../print/write-output.js";
 import { printTable, terminalWidth } from "../print/table.js";
-import { type Palette, paletteFor } from "../print/terminal.js";
-import { dieBySignal } from "../run/interrupts.js";
+import { type Palette, paletteFor } from "../print/colours-and-progress.js";
+import { dieBySignal } from "../run/interrupt-signals.js";
 import { type DisplayField, fieldLines } from "../runs/show.js";
 import { PermissionPrompter } from "./permissions/prompter.js";
 import { canAnswerPrompts } from "./prompt.js";
 import { ruleText } from "./permissions/rule-pattern.js";
 import { agentFields, settingFields } from "./set.js";
-import { closeText, leaseText } from "./view/closed-tree.js";
+import { closeText, leaseText } from "./view/close-result.js";
 import {
   type AcpView,
   auditNotice,
@@ -31,7 +31,8 @@ import {
   type TurnChange,
   type WatchedUpdate,
 } from "./view/notice-texts.js";
-import { AcpUpdateStream, createView } from "./view/create-view.js";
+import { createView } from "./view/create-view.js";
+import { AcpUpdateStream } from "./view/update-stream.js";
 
 interface ListFlags extends JsonFlag {
   readonly all?: true;

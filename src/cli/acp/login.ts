@@ -44,7 +44,7 @@ async function runLogin(
 ): Promise<number> {
   if (!isatty(0) || !isatty(1))
     throw new BadInput("method", `the login "${name}" needs a terminal; nothing was done`);
-  const { runInForeground } = await import("../run/foreground.js");
+  const { runInForeground } = await import("../run/run-in-foreground.js");
   return runInForeground({
     input: { io: "pty", argv: [...argv] },
     options: { env, allowEnv: Object.keys(env), graceMs: defaults.graceMs, onEscape: "sweep" },

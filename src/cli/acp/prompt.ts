@@ -18,7 +18,7 @@ import { type AcpSessionSummary, resolveAcpSession } from "../client/resolve-acp
 import { type DetachFlags, isDetached, type JsonFlag } from "../options/parsers.js";
 import { notice } from "../print/errors-and-notices.js";
 import { print, toJson } from "../print/write-output.js";
-import { TurnInterrupts } from "../run/interrupts.js";
+import { TurnInterrupts } from "./turn-interrupts.js";
 import { type ContentFlags, readPromptContent, readPromptFile } from "./prompt-content.js";
 import { PermissionPrompter } from "./permissions/prompter.js";
 import {
@@ -30,7 +30,8 @@ import {
   turnExitCode,
   type WatchedUpdate,
 } from "./view/notice-texts.js";
-import { AcpUpdateStream, createView } from "./view/create-view.js";
+import { createView } from "./view/create-view.js";
+import { AcpUpdateStream } from "./view/update-stream.js";
 
 export interface DisplayFlags extends JsonFlag {
   readonly format?: OutputFormat;
@@ -40,10 +41,7 @@ export interface DisplayFlags extends JsonFlag {
 }
 
 /** `--no-wait` is the former spelling of `--detach`. */
-export type PromptFlags = DisplayFlags &
-  NotifyFlags &
-  DetachFlags &
-  ContentFlags & { readonly wait: boolean };
+type PromptFlags = DisplayFlags & NotifyFlags & DetachFlags & ContentFlags & { readonly wait: boolean };
 
 interface TurnToShow {
   readonly connection: GatewayConnection;

@@ -1,6 +1,7 @@
 import type { ResponseOf } from "../../api/contract.js";
 import { BadInput } from "../../errors.js";
-import type { AgentSettings, AgentState } from "../../model/acp/agent-state.js";
+import type { AgentReport } from "../../model/acp/agent-report.js";
+import type { AgentSettings } from "../../model/acp/agent-settings.js";
 import { connectOrStart } from "../client/connect.js";
 import { resolveAcpSession } from "../client/resolve-acp-session.js";
 import type { JsonFlag } from "../options/parsers.js";
@@ -44,7 +45,7 @@ export async function setAgentSettings(
 const NAMED_VALUES = 12;
 
 /** The model, mode and config options of an agent, with the values that it offers. */
-export function settingFields(state: AgentState | null): DisplayField[] {
+export function settingFields(state: AgentReport | null): DisplayField[] {
   if (state === null) return [];
   const { models, modes, options } = state;
   const hasOption = (wanted: string): boolean => options.some(({ category }) => category === wanted);
@@ -104,7 +105,7 @@ export function agentFields(state: ResponseOf<"acpShow">["agentState"]): Display
 }
 
 /** Tokens in the agent's context, and the cost. */
-export function usageText({ used, size, cost }: NonNullable<AgentState["usage"]>): string {
+export function usageText({ used, size, cost }: NonNullable<AgentReport["usage"]>): string {
   const share = size > 0 ? ` (${Math.round((100 * used) / size)} %)` : "";
   const price = cost === null ? "" : `, ${cost.amount.toFixed(2)} ${cost.currency}`;
   return `${used} of ${size} tokens${share}${price}`;

@@ -5,7 +5,7 @@ import { BadInput, HoldfastError } from "../../errors.js";
 import { environmentOutsideRuns } from "../../gateway/start.js";
 import type { CLIENT_FILE_ACCESS } from "../../model/enums.js";
 import { newSessionId, newTurnId } from "../../model/ids.js";
-import { consentToFetch } from "../agents/fetch-agent.js";
+import { consentToFetch } from "../agents/consent-to-fetch.js";
 import { connectOrStart, type GatewayConnection } from "../client/connect.js";
 import { notifyBody, type NotifyFlags } from "../client/notify-options.js";
 import { retryUntilAnswered } from "../client/reconnect.js";
@@ -19,7 +19,7 @@ import { type DetachFlags, isDetached } from "../options/parsers.js";
 import { notice } from "../print/errors-and-notices.js";
 import { print, toJson } from "../print/write-output.js";
 import { noticeIfWaitingForApproval, toSpawnFailed } from "../run/detached.js";
-import { TurnInterrupts } from "../run/interrupts.js";
+import { TurnInterrupts } from "./turn-interrupts.js";
 import { type ContentFlags, readPromptContent } from "./prompt-content.js";
 import { parseMcpServer, readMcpConfig } from "./mcp-options.js";
 import {

@@ -28,7 +28,7 @@ import { printTable, terminalWidth } from "../print/table.js";
 import { execRequestBody, startExitCode } from "../run/detached.js";
 import { openGatewayRunner, type RequestRun } from "../run/foreground-runner.js";
 import { currentUmask } from "../run/command.js";
-import { type OutputView, runInForeground } from "../run/foreground.js";
+import { type OutputView, runInForeground } from "../run/run-in-foreground.js";
 
 type ListedAgent = ResponseOf<"listAgents">["agents"][number];
 

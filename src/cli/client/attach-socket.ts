@@ -4,7 +4,7 @@ import { text } from "node:stream/consumers";
 import { isatty } from "node:tty";
 import { WebSocket } from "ws";
 import { type ErrorResponse, GatewayError } from "../../api/error-response.js";
-import { ProvenAgent, sendProven } from "../../api/proven-connection.js";
+import { AuthenticatedHttpAgent, sendAuthenticated } from "../../api/authenticated-http-agent.js";
 import { GatewayUnreachable, HoldfastError } from "../../errors.js";
 import { gatewaySocketPath } from "../../home/state-directory.js";
 import type { GatewayConnection } from "./connect.js";
@@ -21,8 +21,8 @@ export function openAttachSocket(
   const address = { socketPath: gatewaySocketPath(home), token };
   // The agent opens the connection; the host only completes the URL.
   const socket = new WebSocket(`ws://gateway${path}`, {
-    agent: new ProvenAgent(address),
-    finishRequest: (request) => sendProven(request),
+    agent: new AuthenticatedHttpAgent(address),
+    finishRequest: (request) => sendAuthenticated(request),
     perMessageDeflate: false,
   });
   socket.on("unexpected-response", (_request, response) => {

@@ -1,12 +1,12 @@
 import { defaults } from "../../defaults.js";
 import { GatewaySilent, GatewayUnreachable, HoldfastError, InsideRun, OperatorOnly } from "../../errors.js";
 import { createClient, type GatewayClient } from "../../api/client.js";
-import { readOperatorToken } from "../../sessions/requester.js";
+import { readOperatorToken } from "../../sessions/tokens.js";
 import { startGateway, type StartResult } from "../../gateway/start.js";
 import { probeGateway, reachGateway } from "../../gateway/locate.js";
 import { findLockedInstance, readLiveProcess } from "../../gateway/gateway-files.js";
 import { gatewaySocketPath, resolveHome } from "../../home/state-directory.js";
-import { openStateDirectory } from "../../store/open.js";
+import { openStateDirectory } from "../../store/open-state-directory.js";
 import type { AcpQueryVerb } from "../../queries/acp.js";
 import type { TaskQueryVerb } from "../../queries/tasks.js";
 import { notice } from "../print/errors-and-notices.js";
@@ -67,10 +67,10 @@ export async function requesterToken(home: string): Promise<string> {
 export async function connectIfRunning(): Promise<GatewayConnection | null> {
   const home = resolveHome();
   const token = await requesterToken(home);
-  const probed = token === "" ? "nobody" : await probeGateway(home, token);
+  const probed = token === "" ? "not-listening" : await probeGateway(home, token);
   if (typeof probed === "object") return { client: probed.client, home, token };
   const held = await findLockedInstance(home);
-  if (held === null && probed === "nobody") return null;
+  if (held === null && probed === "not-listening") return null;
   throw await gatewaySilentError(home, held, probed === "silent" ? defaults.gatewayAnswerMs : null);
 }
 

@@ -1,5 +1,5 @@
 import type { StreamName } from "../../anchor/host.js";
-import { judgeLiveness } from "../../anchor/inspect/processes.js";
+import { judgeLiveness } from "../../anchor/inspect/liveness.js";
 import type { NativeObserver } from "../../anchor/native-observer.js";
 import { contract, type RequestContext, type RouteHandlers } from "../../api/contract.js";
 import { readConfig } from "../../config/schema.js";
@@ -27,16 +27,17 @@ import { createTaskQueries, type TaskQueryDeps, type TaskQueryVerb } from "../..
 import { findSessionByAbbreviation, findSessionByName } from "../../sessions/resolve-session.js";
 import { FileRunCopy, listCopiedRuns, localCopyDirectory } from "../../store/local-copy/run-copy.js";
 import { readUnrestored, type UnrestoredRecord } from "../../store/local-copy/task-copy.js";
-import { findStateDirectory, isStoreFailure, openStoreForReading } from "../../store/open.js";
+import { isStoreFailure, openStoreForReading } from "../../store/open.js";
+import { findStateDirectory } from "../../store/open-state-directory.js";
 import type { ReadStore } from "../../store/store.js";
 import type { ReadOptions } from "../../supervisor/check-options.js";
 import { readOutput } from "../../supervisor/run/output.js";
 import { runAddressOf } from "../../supervisor/run/recorded-identity.js";
 import { outcomeOfRun, outcomeOfTurn } from "../../tasks/outcome.js";
 import { describeAction, type MaintenanceAction, type WorkStatus } from "../../tasks/plan-maintenance.js";
-import { planSweep } from "../../tasks/sweep.js";
+import { planSweep } from "../../tasks/maintenance-pass.js";
 import type { ReadApi, ReadClient } from "./connect.js";
-import { isOfOtherState, localInstanceIds, openLocalObserver } from "./resolve-run.js";
+import { isOfOtherState, localInstanceIds, openLocalObserver } from "./local-state-directory.js";
 
 /** The queries of a gateway for the operator, who may read the whole store. */
 type OfflineHandlers = Pick<RouteHandlers, keyof ReadApi>;
@@ -200,10 +201,10 @@ export async function openOfflineReader(home: string): Promise<ReadClient> {
   const reader: RunReader = {
     run: () => null,
     getRun,
-    readOutput: async (runId: string, stream: StreamName, options?: ReadOptions) => {
-      const address = runAddressOf(await requireRecord(runId));
-      if (host === null) throw new RunNotFound(runId);
-      return readOutput(host, address, stream, options);
+    readOutput: async (run: string | RunRecord, stream: StreamName, options?: ReadOptions) => {
+      const record = typeof run === "string" ? await requireRecord(run) : run;
+      if (host === null) throw new RunNotFound(record.runId);
+      return readOutput(host, runAddressOf(record), stream, options);
     },
   };
   const here = directory === null ? null : await readStateId(directory.home);

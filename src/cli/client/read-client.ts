@@ -3,7 +3,7 @@ import { resolveHome } from "../../home/state-directory.js";
 import { notice } from "../print/errors-and-notices.js";
 import { connectForReading, type GatewayConnection, type ReadClient } from "./connect.js";
 import { sessionToken } from "./requester.js";
-import { NoGatewayForSession } from "./run-view.js";
+import { NoGatewayForSession } from "./read-runs.js";
 
 /**
  * For commands that read: the gateway if one answers, else the store and the spools, with a notice. Starts nothing. A
@@ -32,7 +32,7 @@ export async function tryConnectForReading(): Promise<GatewayConnection | null> 
 }
 
 /** Returns the error instead of throwing it: the caller can read without a gateway. */
-export function gatewaySilentOrThrow(error: unknown): GatewaySilent {
+function gatewaySilentOrThrow(error: unknown): GatewaySilent {
   if (error instanceof GatewaySilent) return error;
   throw error;
 }

@@ -13,7 +13,7 @@ import { type GatewayConnection, isInsideRun, requesterToken, hasErrorCode } fro
 /** Poll interval for the next gateway, which listens within half a second of its start. */
 const POLL_MS = 50;
 
-export interface ReconnectOptions {
+interface ReconnectOptions {
   /** The gateway was stopped by a user, so this process does not start another. */
   readonly wasStopped: boolean;
   /** After this time there is no run to reconnect to. */

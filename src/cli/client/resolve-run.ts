@@ -1,65 +1,13 @@
 import { setTimeout } from "node:timers/promises";
 import type { RunAddress } from "../../anchor/host.js";
-import type { NativeObserver } from "../../anchor/native-observer.js";
 import type { GatewayClient } from "../../api/client.js";
-import { databaseUrl } from "../../config/database-url.js";
 import { defaults } from "../../defaults.js";
 import { BadInput, RunNotFound, StoreAway, StoreUnreadable } from "../../errors.js";
-import { observeMachineIdentity } from "../../home/machine-identity.js";
-import { readStateId } from "../../home/state-identity.js";
-import { resolveHome, type StateDirectory } from "../../home/state-directory.js";
 import type { RunRecord } from "../../model/run.js";
-import { findStateDirectory, openStoreForReading } from "../../store/open.js";
+import { openStoreForReading } from "../../store/open.js";
 import { NAME_LABEL } from "../../model/enums.js";
-import type { RunView } from "./run-view.js";
-
-/** The state directory and its processes, for operator commands that need neither gateway nor store. */
-export interface LocalState extends AsyncDisposable {
-  readonly directory: StateDirectory;
-  readonly host: NativeObserver;
-}
-
-/** Null: there is no state directory, so nothing was ever run. */
-export async function openLocalState(): Promise<LocalState | null> {
-  const directory = await findStateDirectory(resolveHome());
-  if (directory === null) return null;
-  const host = await openLocalObserver(directory);
-  return { directory, host, [Symbol.asyncDispose]: () => host[Symbol.asyncDispose]() };
-}
-
-export async function openLocalObserver({ home }: StateDirectory): Promise<NativeObserver> {
-  const [{ findAnchorBinary: findAnchor }, { openNativeObserver: observeNatively }] = await Promise.all([
-    import("../../anchor/binary.js"),
-    import("../../anchor/native-observer.js"),
-  ]);
-  return observeNatively(home, await observeMachineIdentity(home), findAnchor());
-}
-
-/** True if the store is a database that other hosts may share. */
-export async function isStoreShared(): Promise<boolean> {
-  return (await databaseUrl()) !== null;
-}
-
-/** True if the run belongs to another state directory, here or on another host: only the gateway there can act on it. */
-export async function isOwnedElsewhere(
-  { directory, host }: LocalState,
-  { address, record }: Pick<FoundRun, "address" | "record">,
-): Promise<boolean> {
-  if (address !== null || record === null || !(await isStoreShared())) return false;
-  return isOfOtherState(record, await readStateId(directory.home), await localInstanceIds(host));
-}
-
-export async function localInstanceIds(host: LocalState["host"]): Promise<ReadonlySet<string>> {
-  return new Set((await host.listInstances()).map(({ instanceId }) => instanceId));
-}
-
-export function isOfOtherState(
-  { stateId, originInstanceId }: RunRecord,
-  here: string | null,
-  instances: ReadonlySet<string>,
-): boolean {
-  return stateId === null ? !instances.has(originInstanceId) : stateId !== here;
-}
+import type { RunView } from "./read-runs.js";
+import { type LocalState, isStoreShared } from "./local-state-directory.js";
 
 /** `run_` may be left out of a run id. */
 export function toRunIdPrefix(wanted: string): string {

@@ -1,8 +1,8 @@
-import type { AgentState } from "../../model/acp/agent-state.js";
+import type { AgentReport } from "../../model/acp/agent-report.js";
 import { openReadClient } from "../client/read-client.js";
 
 /** The settings of an agent that shell completion offers. */
-export type AgentWordKind = "model" | "mode" | "option";
+type AgentWordKind = "model" | "mode" | "option";
 
 /** Sessions that are read: agents with the same name offer the same. */
 const SESSIONS = 3;
@@ -25,7 +25,7 @@ export async function agentWords(kind: AgentWordKind, words: readonly string[]):
   return found;
 }
 
-function wordsOf(kind: AgentWordKind, { models, modes, options }: AgentState): readonly string[] {
+function wordsOf(kind: AgentWordKind, { models, modes, options }: AgentReport): readonly string[] {
   if (kind === "option")
     return options.flatMap(({ id, type, values }) =>
       (type === "boolean" ? ["true", "false"] : values.map(({ value }) => value)).map(

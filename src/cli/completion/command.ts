@@ -169,7 +169,7 @@ async function printCompletions(kind: CompletedKind, before: readonly string[]):
 
 const SOURCES: Readonly<Record<CompletedKind, (words: readonly string[]) => Promise<readonly string[]>>> = {
   run: async () => {
-    const { openRunView } = await import("../client/run-view.js");
+    const { openRunView } = await import("../client/read-runs.js");
     await using runs = await openRunView();
     const found = (await runs.view?.listRuns({ hidden: false, limit: LIMIT })) ?? [];
     return found.flatMap(({ runId, labels }) => [runId, labels[NAME_LABEL] ?? runId]);

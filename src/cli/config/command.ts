@@ -13,7 +13,7 @@ export function addConfigCommand(program: Command, setExitCode: SetExitCode): vo
     .summary("check the config file")
     .description("Check the config file, and print what is wrong. Read-only.")
     .option("--json", "print JSON")
-    .action(lazyAction(setExitCode, () => import("./config-file.js"), "checkConfigFile"));
+    .action(lazyAction(setExitCode, () => import("./check-and-show.js"), "checkConfigFile"));
   config
     .command("show", { isDefault: true })
     .summary("show every setting and its source")
@@ -21,5 +21,5 @@ export function addConfigCommand(program: Command, setExitCode: SetExitCode): vo
       "Show the value of every setting, and whether it comes from the environment, the file or the default. Read-only.",
     )
     .option("--json", "print JSON")
-    .action(lazyAction(setExitCode, () => import("./config-file.js"), "showConfigFile"));
+    .action(lazyAction(setExitCode, () => import("./check-and-show.js"), "showConfigFile"));
 }

@@ -1,8 +1,9 @@
 import { release } from "node:os";
 import { findAnchorBinary, requireSameVersion } from "../../anchor/binary.js";
+import { boundaryElsewhere } from "../../anchor/inspect/boundary-and-tier.js";
 import { inspectProcesses } from "../../anchor/inspect/processes.js";
 import { errorMessage } from "../../home/errno.js";
-import { bad, type Check, ok, warn } from "./check.js";
+import { bad, type Check, ok, warn } from "./check-result.js";
 
 const SYSTEM_NAMES: Partial<Record<NodeJS.Platform, string>> = {
   linux: "Linux",
@@ -19,6 +20,12 @@ export async function checkAnchor(): Promise<Check> {
   try {
     requireSameVersion(path);
     const [self] = await inspectProcesses(path, [process.pid], { brief: true });
+    if (self?.alive !== true && boundaryElsewhere(process.platform) === "group" && !isLinux)
+      return warn(
+        name,
+        `${path} runs; ${system}: the anchor can identify only processes that it has started`,
+        "use Linux, macOS or Windows",
+      );
     if (self?.alive !== true)
       return bad(
         name,

@@ -19,7 +19,7 @@ import {
 } from "../../gateway/systemd-scope.js";
 import { errorMessage } from "../../home/errno.js";
 import { resolveHome } from "../../home/state-directory.js";
-import { bad, type Check, ok, warn } from "./check.js";
+import { bad, type Check, ok, warn } from "./check-result.js";
 
 /** Where the runs of the gateway get their cgroups. */
 type RunsPlace =

@@ -17,5 +17,5 @@ export function addDoctorCommand(program: Command, setExitCode: SetExitCode): vo
     .description("Check everything Holdfast depends on, and print what is wrong and what to do about it.")
     .option("--json", "print JSON")
     .addHelpText("after", doctorExamples)
-    .action(lazyAction(setExitCode, () => import("./run-checks.js"), "runDoctor"));
+    .action(lazyAction(setExitCode, () => import("./run-doctor.js"), "runDoctor"));
 }

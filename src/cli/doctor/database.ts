@@ -1,7 +1,7 @@
 import { databaseUrl } from "../../config/database-url.js";
 import { errorMessage } from "../../home/errno.js";
-import type { ServerInfo } from "../../store/postgres/server-check.js";
-import { bad, ok, warn, type Check } from "./check.js";
+import type { ServerInfo } from "../../store/postgres/server-properties.js";
+import { bad, ok, warn, type Check } from "./check-result.js";
 
 /** Clock differences below this do not mislead users who compare times of several hosts. */
 const CLOCK_TOLERANCE_MS = 2_000;
@@ -17,7 +17,7 @@ export async function checkDatabase(): Promise<readonly Check[]> {
   const url = await databaseUrl().catch(() => null);
   if (url === null) return [];
   const { CONNECTIONS_PER_GATEWAY: CONNECTIONS_OF_A_GATEWAY, readServerInfo: surveyServer } =
-    await import("../../store/postgres/server-check.js");
+    await import("../../store/postgres/server-properties.js");
   try {
     const facts = await surveyServer(url);
     return [

@@ -116,7 +116,7 @@ export function addGatewayCommand(program: Command, setExitCode: SetExitCode): v
       "Show whether a gateway is running for this state directory, and its state. Read-only. Exit status 1: none is running; 3: one is running and does not answer.",
     )
     .option("--json", "print JSON")
-    .action(lazyAction(setExitCode, () => import("./start-stop-status.js"), "showGatewayStatus"));
+    .action(lazyAction(setExitCode, () => import("./status.js"), "showGatewayStatus"));
 }
 
 const gatewaysExamples = `

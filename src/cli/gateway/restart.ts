@@ -14,19 +14,16 @@ import { errorMessage } from "../../home/errno.js";
 import { readOwnFile } from "../../home/own-file.js";
 import { resolveHome } from "../../home/state-directory.js";
 import { OPEN_RUN_STATES, type RunRecord } from "../../model/run.js";
-import { findStateDirectory, openStoreForReading } from "../../store/open.js";
+import { openStoreForReading } from "../../store/open.js";
+import { findStateDirectory } from "../../store/open-state-directory.js";
 import { assertOperator, assertOutsideRun, warnOfLogout } from "../client/connect.js";
 import type { JsonFlag } from "../options/parsers.js";
 import { formatDuration } from "../options/units.js";
 import { exitCodes } from "../print/exit-code.js";
 import { notice } from "../print/errors-and-notices.js";
 import { print, toJson } from "../print/write-output.js";
-import {
-  gatewayStatusLine,
-  printStopResult,
-  startBackgroundGateway,
-  stopResultJson,
-} from "./start-stop-status.js";
+import { printStopResult, startBackgroundGateway, stopResultJson } from "./start-stop-status.js";
+import { gatewayStatusLine } from "./status.js";
 import { locateAfterRebind, stopGateway } from "./stop.js";
 
 /** Runs named when no gateway is left; the rest is counted. */

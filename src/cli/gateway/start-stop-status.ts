@@ -1,16 +1,12 @@
-import type { ResponseOf } from "../../api/contract.js";
 import type { ShutdownPolicy, ShutdownSummary } from "../../api/routes/gateway.js";
-import { describeWaitingGateway } from "../../gateway/gateway-files.js";
-import { describeUnreachable, locateGateway, type UnreachableGateway } from "../../gateway/locate.js";
 import { startGateway } from "../../gateway/start.js";
 import { observeMachineIdentity } from "../../home/machine-identity.js";
-import { packageVersion } from "../../home/package.js";
 import { resolveHome } from "../../home/state-directory.js";
 import type { GatewayWithStatus } from "../../model/gateway.js";
-import { findStateDirectory, openStateDirectory, openStoreForReading } from "../../store/open.js";
-import { sanitizeLine } from "../../text/sanitize.js";
-import { assertOperator, assertOutsideRun, requesterToken, warnOfLogout } from "../client/connect.js";
-import { type KnownHosts, readKnownHosts } from "../client/run-view.js";
+import { openStoreForReading } from "../../store/open.js";
+import { findStateDirectory, openStateDirectory } from "../../store/open-state-directory.js";
+import { assertOperator, assertOutsideRun, warnOfLogout } from "../client/connect.js";
+import { type KnownHosts, readKnownHosts } from "../client/known-hosts.js";
 import type { JsonFlag } from "../options/parsers.js";
 import { formatElapsed } from "../options/units.js";
 import { exitCodes } from "../print/exit-code.js";
@@ -18,9 +14,8 @@ import { notice } from "../print/errors-and-notices.js";
 import { print, toJson } from "../print/write-output.js";
 import { printTable } from "../print/table.js";
 import { printStopOutcome, stopExitCode } from "../stop/stop-run.js";
+import { gatewayStatusLine, unreachableJson } from "./status.js";
 import { type GatewayStopResult, stopGateway, stopGatewayWithRuns } from "./stop.js";
-
-type GatewayStatusAnswer = ResponseOf<"status">;
 
 export async function startBackgroundGateway({ json = false }: JsonFlag): Promise<number> {
   assertOutsideRun("started");
@@ -105,61 +100,6 @@ function stoppedRunsText({ ended, terminated, left, callers }: ShutdownSummary):
   const waiting =
     callers === 0 ? "" : `; ${callers} in the foreground, whose callers wait for the next gateway`;
   return `runs: ${parts.join(", ")}${waiting}`;
-}
-
-export async function showGatewayStatus({ json = false }: JsonFlag): Promise<number> {
-  const home = resolveHome();
-  const found = await locateGateway(home, (await requesterToken(home)) || null);
-  switch (found.kind) {
-    case "answers":
-      print(
-        json
-          ? toJson({ running: true, ...found.status, installedVersion: packageVersion() })
-          : `${gatewayStatusLine(found.status)}\n`,
-      );
-      return 0;
-    case "waiting":
-      if (json) print(toJson({ running: false, waiting: found.waiting }));
-      else notice(describeWaitingGateway(found.waiting), "yellow");
-      return exitCodes.notThere;
-    case "unreachable":
-      if (json) print(toJson({ running: true, ...unreachableJson(found.gateway) }));
-      else notice(`${describeUnreachable(home, found.gateway)}. To end it: holdfast gateway stop`, "yellow");
-      return exitCodes.incomplete;
-    case "none":
-      if (json) print(toJson({ running: false }));
-      else notice("no gateway is running", "dim");
-      return exitCodes.notThere;
-  }
-}
-
-function unreachableJson({ instanceId, process, listens }: UnreachableGateway): object {
-  return { reachable: false, listens, instanceId, pid: process?.pid ?? null };
-}
-
-export function gatewayStatusLine(status: GatewayStatusAnswer): string {
-  const { instanceId, pid, home, runs, startedAt, version, listen, storeAway, storeWrites } = status;
-  const installed = packageVersion();
-  const outdated = installed === version ? "" : ` (restart to use ${installed}: holdfast gateway restart)`;
-  const parts = [
-    `gateway ${instanceId} ${version}${outdated}`,
-    `pid ${pid}`,
-    `up ${formatElapsed(startedAt)}`,
-    `${runs} open ${runs === 1 ? "run" : "runs"}`,
-    `state in ${home}`,
-    ...(listen === null ? [] : [`listening on ${listen}`]),
-  ];
-  return (
-    parts.join(", ") + (storeAway === null ? storeWritesText(storeWrites) : `; ${sanitizeLine(storeAway)}`)
-  );
-}
-
-/** Only for a store that can be read. A gateway of an earlier version does not report it. */
-function storeWritesText(writes: GatewayStatusAnswer["storeWrites"] | undefined): string {
-  if (writes === undefined || writes.writable) return "";
-  const { since, backlog, refusal } = writes;
-  const forMs = formatElapsed(since ?? Date.now());
-  return `; the store can be read but not written, for ${forMs}, and ${backlog} ${backlog === 1 ? "write is" : "writes are"} waiting: ${sanitizeLine(refusal ?? "")}`;
 }
 
 /** Reads the store; needs no gateway. */

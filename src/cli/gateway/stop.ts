@@ -1,6 +1,6 @@
 import { setTimeout } from "node:timers/promises";
 import { findAnchorBinary } from "../../anchor/binary.js";
-import { reapMarkedProcess } from "../../anchor/inspect/by-marker.js";
+import { reapMarkedProcess } from "../../anchor/inspect/marked-processes.js";
 import type { ShutdownPolicy, ShutdownSummary } from "../../api/routes/gateway.js";
 import { defaults } from "../../defaults.js";
 import { GatewayUnreachable } from "../../errors.js";
@@ -12,9 +12,9 @@ import {
   reachGateway,
   type UnreachableGateway,
 } from "../../gateway/locate.js";
-import { openLocalState } from "../client/resolve-run.js";
+import { openLocalState } from "../client/local-state-directory.js";
 import { type DirectStop, stopFoundRun } from "../stop/stop-coordinator.js";
-import { runsOfInstance } from "../stop/targets.js";
+import { runsOfInstance } from "../stop/select-runs.js";
 
 export type GatewayStopResult =
   | { readonly kind: "none" }
@@ -80,7 +80,7 @@ export async function stopGateway(
 }
 
 /** The result of stopping the gateway and each run that was stopped without the gateway. */
-export interface GatewayAndRunsStopResult {
+interface GatewayAndRunsStopResult {
   readonly stopped: GatewayStopResult;
   readonly runs: readonly DirectStop[];
 }

@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-import type { ExecEffect, ExecRule } from "../../model/exec-rule.js";
+import type { ExecEffect, ExecRule } from "../../model/exec/exec-rule.js";
 import { asOptionParser, parseExecRule } from "./parsers.js";
 
 /** Exec rules as the API takes them. */

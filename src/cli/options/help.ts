@@ -1,5 +1,5 @@
 import type { Command, HelpConfiguration, Option } from "commander";
-import { didYouMean } from "../../text/match.js";
+import { didYouMean } from "../../text/did-you-mean.js";
 
 /** Help without aliases (old spellings), and with defaults as a user would write them. */
 export const helpConfiguration: HelpConfiguration = {
@@ -63,7 +63,7 @@ const EQUIVALENTS: Readonly<Record<string, string>> = {
 };
 
 /** An unknown word on a command line, and the command group it was given to. */
-export interface UnknownCommand {
+interface UnknownCommand {
   readonly group: Command;
   readonly word: string;
   /** Commands to use instead, without `holdfast`; the likeliest first. */

@@ -1,7 +1,7 @@
 import { type Command, InvalidArgumentError, Option } from "commander";
 import { BadInput } from "../../errors.js";
 import type { RunLimits } from "../../model/run.js";
-import type { ExecEffect, ExecRule } from "../../model/exec-rule.js";
+import type { ExecEffect, ExecRule } from "../../model/exec/exec-rule.js";
 import { checkLimits } from "../../supervisor/check-options.js";
 import { splitShellWords } from "../../text/shell.js";
 import { formatSize } from "./units.js";
@@ -160,4 +160,10 @@ export function parseRunName(text: string): string {
     );
   if (RUN_ID.test(text)) throw new InvalidArgumentError("It looks like a run id.");
   return text;
+}
+
+export function parseTcpPort(text: string): number {
+  const port = /^\d{1,5}$/.test(text) ? Number(text) : 0;
+  if (port < 1 || port > 65_535) throw new InvalidArgumentError("Write a TCP port from 1 to 65535.");
+  return port;
 }

@@ -4,7 +4,7 @@ import { errorMessage } from "../../home/errno.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { exitCodes, spawnErrorCode } from "./exit-code.js";
 import { consoleStream, WriteFailed } from "./write-output.js";
-import { paletteFor } from "./terminal.js";
+import { paletteFor } from "./colours-and-progress.js";
 
 /** The first error. If disposing resources failed as well, JavaScript wraps both in a SuppressedError. */
 export function firstError(error: unknown): unknown {

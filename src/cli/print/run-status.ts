@@ -1,8 +1,6 @@
 import type { ProcessEvidence, StreamName } from "../../anchor/host.js";
-import { describeSurvivor } from "../../anchor/inspect/processes.js";
 import { defaults } from "../../defaults.js";
-import { isSameMachine } from "../../home/machine-identity.js";
-import type { MachineIdentity } from "../../model/process.js";
+import { describeSurvivor, isSameMachine, type MachineIdentity } from "../../model/process.js";
 import type { RunEvent } from "../../model/run-event.js";
 import type { RunRecord } from "../../model/run.js";
 import type { ReadStore } from "../../store/store.js";
@@ -93,7 +91,7 @@ export function ownerWarningText({ kind, silentMs }: OwnerWarning): string {
     : kind;
 }
 
-export type StatusTone = "good" | "bad" | "live" | "ended";
+type StatusTone = "good" | "bad" | "live" | "ended";
 
 export function statusTone({ state, exit }: Pick<RunRecord, "state" | "exit">): StatusTone {
   if (state !== "exited" || exit === null) return "live";

@@ -1,8 +1,8 @@
 import { isatty } from "node:tty";
 import { sanitizeLine } from "../../text/sanitize.js";
-import { displayWidth, truncateToWidth } from "../../text/truncate.js";
+import { displayWidth, truncateToWidth } from "../../text/display-width.js";
 import { print } from "./write-output.js";
-import { paletteFor } from "./terminal.js";
+import { paletteFor } from "./colours-and-progress.js";
 
 /** Columns of stdout; null: it is no terminal, or a terminal that does not know its width and reports 0. */
 export function terminalWidth(): number | null {

@@ -5,7 +5,7 @@ import { isatty, type WriteStream } from "node:tty";
 import type { ResponseOf } from "../../api/contract.js";
 import { BadInput } from "../../errors.js";
 import { questionLines } from "../../sessions/paginate-question.js";
-import { displayWidth } from "../../text/truncate.js";
+import { displayWidth } from "../../text/display-width.js";
 import { print } from "./write-output.js";
 
 /** Keys typed before the question are discarded after this time, so that they do not answer it. */

@@ -11,7 +11,7 @@ import { runExitCode } from "../print/exit-code.js";
 import { pendingRecordText, runStatusText } from "../print/run-status.js";
 import { notice } from "../print/errors-and-notices.js";
 import { FdWriter, print } from "../print/write-output.js";
-import { enterRawTerminal } from "../run/stdio.js";
+import { enterRawTerminal } from "../run/controlling-terminal.js";
 
 /** `C-]` as in telnet: hardly any program uses it. */
 const DETACH_KEY = 0x1d;

@@ -7,9 +7,9 @@ import {
   type SetExitCode,
 } from "../options/parsers.js";
 import { parseDuration } from "../options/units.js";
-import type { ProcessListRequest } from "../runs/list.js";
+import type { ProcessListRequest } from "./list.js";
 import type { LogsRequest } from "./logs.js";
-import type { PollRequest } from "./poll.js";
+import type { PollRequest } from "./poll-screen-and-wait.js";
 import { stopHelp } from "./top-level-commands.js";
 
 const keysExamples = `
@@ -70,7 +70,7 @@ export function addProcessCommand(program: Command, setExitCode: SetExitCode): v
     .argument("<run>", RUN_ARGUMENT)
     .option("--json", "print the result as JSON")
     .action(async (wanted: string, { json }: { readonly json?: true }) => {
-      const { removeRuns } = await import("../stop/stop-run.js");
+      const { removeRuns } = await import("../stop/remove-runs.js");
       setExitCode(await removeRuns([wanted], { force: true, json: json === true }));
     });
 
@@ -82,7 +82,7 @@ export function addProcessCommand(program: Command, setExitCode: SetExitCode): v
     )
     .option("--json", "print the number of runs as JSON")
     .action(async ({ json }: { readonly json?: true }) => {
-      const { clearRuns } = await import("../stop/stop-run.js");
+      const { clearRuns } = await import("../stop/remove-runs.js");
       setExitCode(await clearRuns(json === true));
     });
 }
@@ -98,7 +98,7 @@ function addReadCommands(process: Command, setExitCode: SetExitCode): void {
     .option("--limit <n>", "list at most n runs", positiveIntegerUpTo(1_000), 100)
     .option("--json", "print a JSON array of records")
     .action(async (flags: ProcessListRequest) => {
-      const { printVisibleRuns } = await import("../runs/list.js");
+      const { printVisibleRuns } = await import("./list.js");
       setExitCode(await printVisibleRuns(flags));
     });
 
@@ -144,7 +144,7 @@ function addReadCommands(process: Command, setExitCode: SetExitCode): void {
     .option("--raw", "print escape sequences unchanged; with --json, add the bytes as base64")
     .option("--json", "print JSON")
     .action(async (wanted: string, flags: PollRequest) => {
-      const { pollRunCommand } = await import("./poll.js");
+      const { pollRunCommand } = await import("./poll-screen-and-wait.js");
       setExitCode(await pollRunCommand(wanted, flags));
     });
 }
@@ -160,7 +160,7 @@ function addInputCommands(process: Command, setExitCode: SetExitCode): void {
     .option("--close", "close the run's stdin afterwards")
     .option(...jsonOption)
     .action(async (wanted: string, text: string | undefined, flags: { close?: true; json?: true }) => {
-      const { writeStdin } = await import("./input.js");
+      const { writeStdin } = await import("./input-and-resize.js");
       const close = flags.close === true;
       const input = close && text === undefined ? "" : (text ?? null);
       setExitCode(await writeStdin(wanted, input, close, flags.json === true));
@@ -176,7 +176,7 @@ function addInputCommands(process: Command, setExitCode: SetExitCode): void {
     .option(...jsonOption)
     .addHelpText("after", keysExamples)
     .action(async (wanted: string, keys: string[], flags: { literal?: true; json?: true }) => {
-      const { sendKeysCommand } = await import("./input.js");
+      const { sendKeysCommand } = await import("./input-and-resize.js");
       setExitCode(await sendKeysCommand(wanted, keys, flags.literal === true, flags.json === true));
     });
 
@@ -189,7 +189,7 @@ function addInputCommands(process: Command, setExitCode: SetExitCode): void {
     .option("--submit", "press Enter afterwards")
     .option(...jsonOption)
     .action(async (wanted: string, text: string | undefined, flags: { submit?: true; json?: true }) => {
-      const { pasteText } = await import("./input.js");
+      const { pasteText } = await import("./input-and-resize.js");
       setExitCode(await pasteText(wanted, text ?? null, flags.submit === true, flags.json === true));
     });
 
@@ -201,7 +201,7 @@ function addInputCommands(process: Command, setExitCode: SetExitCode): void {
     .argument("<text>", "the line")
     .option(...jsonOption)
     .action(async (wanted: string, text: string, { json }: { readonly json?: true }) => {
-      const { pasteText } = await import("./input.js");
+      const { pasteText } = await import("./input-and-resize.js");
       setExitCode(await pasteText(wanted, text, true, json === true));
     });
 
@@ -214,7 +214,7 @@ function addInputCommands(process: Command, setExitCode: SetExitCode): void {
     .argument("<cols>", "columns", positiveIntegerUpTo(2_000))
     .option(...jsonOption)
     .action(async (wanted: string, rows: number, cols: number, { json }: { readonly json?: true }) => {
-      const { resizeTerminal } = await import("./input.js");
+      const { resizeTerminal } = await import("./input-and-resize.js");
       setExitCode(await resizeTerminal(wanted, rows, cols, json === true));
     });
 }

@@ -7,14 +7,14 @@ import type { ReadApi } from "../client/connect.js";
 import { openReadClient } from "../client/read-client.js";
 import { retryOverRestarts } from "../client/reconnect.js";
 import { resolveRunId } from "../client/resolve-run.js";
-import { openStoreRunView } from "../client/run-view.js";
+import { openStoreRunView } from "../client/read-runs.js";
 import { formatSize } from "../options/units.js";
 import { lostOutputText } from "../print/run-status.js";
 import { notice } from "../print/errors-and-notices.js";
 import { print, printOrThrow, toJson } from "../print/write-output.js";
 
 /** The last lines, lines from one on, bytes from one on (all of them, or one page), or output since a time. */
-export type LogSelection =
+type LogSelection =
   | { readonly lines: number; readonly skip?: number }
   | { readonly offset: number; readonly maxBytes?: number }
   | { readonly since: number };

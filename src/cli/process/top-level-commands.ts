@@ -9,7 +9,7 @@ import {
   type SetExitCode,
 } from "../options/parsers.js";
 import { parseDuration, parseTime } from "../options/units.js";
-import type { PsRequest } from "../runs/ps.js";
+import type { PsRequest } from "../runs/ps-table.js";
 import type { EventsRequest } from "./events.js";
 import type { LogsFlags } from "./logs.js";
 
@@ -65,7 +65,7 @@ export function addWaitCommand(program: Command, setExitCode: SetExitCode): void
     .option("--json", "print the record of each run, one JSON object per line")
     .addHelpText("after", waitHelp)
     .action(async (runs: readonly string[], { json }: { readonly json?: true }) => {
-      const { waitForRuns } = await import("./poll.js");
+      const { waitForRuns } = await import("./poll-screen-and-wait.js");
       setExitCode(await waitForRuns(runs, json === true));
     });
 }
@@ -126,7 +126,7 @@ export function addRemoveCommand(program: Command, setExitCode: SetExitCode): vo
       "\nExit status: 0 removed, 1 no such run, or it is still open, 3 processes are left.\n",
     )
     .action(async (runs: readonly string[], flags: { readonly force?: true; readonly json?: true }) => {
-      const { removeRuns } = await import("../stop/stop-run.js");
+      const { removeRuns } = await import("../stop/remove-runs.js");
       setExitCode(await removeRuns(runs, { force: flags.force === true, json: flags.json === true }));
     });
 }
@@ -139,7 +139,7 @@ export function addScreenCommand(program: Command, setExitCode: SetExitCode): vo
     .argument("<run>", RUN_ARGUMENT)
     .option("--json", "print rows, cursor, title and modes as JSON")
     .action(async (wanted: string, { json }: { readonly json?: true }) => {
-      const { showScreen } = await import("./poll.js");
+      const { showScreen } = await import("./poll-screen-and-wait.js");
       setExitCode(await showScreen(wanted, json === true));
     });
 }

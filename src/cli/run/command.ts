@@ -6,6 +6,7 @@ import { BadInput, HoldfastError } from "../../errors.js";
 import type { OnEscape } from "../../model/run.js";
 import type { CommandInput, SpawnOptions } from "../../supervisor/api.js";
 import { NAME_LABEL } from "../../model/enums.js";
+import { isRunId } from "../../model/ids.js";
 import {
   addNotifyOptions,
   misplacedNotifyOption,
@@ -22,11 +23,13 @@ import {
   parseRunName,
   type SetExitCode,
   validateLimit,
+  parseTcpPort,
 } from "../options/parsers.js";
 import { formatDuration, formatSize, parseDuration, parseSize } from "../options/units.js";
 import { exitCodes } from "../print/exit-code.js";
 import { firstError, reportError } from "../print/errors-and-notices.js";
-import { collectVariable, readEnvironmentFiles } from "./environment.js";
+import { collectVariable, readEnvironmentFiles } from "./environment-options.js";
+import type { RequestedRun } from "./foreground-runner.js";
 
 /**
  * The umask of this process, which a command expects to inherit. Undefined if the kernel does not report it:
@@ -49,6 +52,7 @@ interface RunFlags extends NotifyFlags {
   readonly timeout?: number;
   readonly noOutputTimeout?: number;
   readonly grace: number;
+  readonly endWithInput?: number;
   readonly label: Readonly<Record<string, string>>;
   readonly cwd?: string;
   readonly env: Readonly<Record<string, string>>;
@@ -67,6 +71,7 @@ interface RunFlags extends NotifyFlags {
   readonly port?: number;
   readonly readyTimeout?: number;
   readonly json?: true;
+  readonly requestedRun?: RequestedRun;
 }
 
 const examples = `
@@ -149,6 +154,11 @@ export function addRunCommand(program: Command, setExitCode: SetExitCode): void 
         .argParser(duration)
         .default(defaults.graceMs, formatDuration(defaults.graceMs)),
     )
+    .option(
+      "--end-with-input <duration>",
+      "stop the command when it has not ended this long after its stdin has",
+      duration,
+    )
     .addOption(
       new Option("--on-escape <policy>", "what to do when a successful command leaves detached processes")
         .choices(["fail", "sweep"])
@@ -187,6 +197,8 @@ export function addRunCommand(program: Command, setExitCode: SetExitCode): void 
     );
   addNotifyOptions(run)
     .option("--in-process", "supervise the command in this process, without a gateway")
+    // Not for users: the native client leaves a run that it has requested to this process.
+    .addOption(new Option("--requested-run <state>").argParser(parseRequestedRun).hideHelp())
     .option("--json", "print the record as JSON on stdout at the end; all output goes to stderr")
     .passThroughOptions()
     .addHelpText("after", examples)
@@ -204,7 +216,7 @@ async function startRun(argv: string[], flags: RunFlags): Promise<number> {
   const { checkVariables } = await import("../../supervisor/spawn/environment.js");
   // Before a gateway is started for a request that it would refuse.
   checkVariables(options.env ?? {}, flags.allowEnv);
-  if (flags.name !== undefined) await (await import("../client/run-view.js")).assertNameIsFree(flags.name);
+  if (flags.name !== undefined) await (await import("../client/read-runs.js")).assertNameIsFree(flags.name);
   if (flags.service === true) {
     const { runService } = await import("./detached.js");
     const { port = null, readyTimeout: readyTimeoutMs = defaults.readyTimeoutMs } = flags;
@@ -214,15 +226,21 @@ async function startRun(argv: string[], flags: RunFlags): Promise<number> {
     const { runDetached } = await import("./detached.js");
     return runDetached(input, options, notifyBody(flags), json);
   }
-  const { runInForeground, isInProcessRequested } = await import("./foreground.js");
-  return runInForeground({ inProcess: isInProcessRequested(flags.inProcess === true), input, options, json });
+  const { runInForeground, isInProcessRequested } = await import("./run-in-foreground.js");
+  const { requestedRun: requested, endWithInput } = flags;
+  return runInForeground({
+    inProcess: requested === undefined && isInProcessRequested(flags.inProcess === true),
+    ...{ input, options, json },
+    ...(endWithInput === undefined ? {} : { endWithInputMs: endWithInput }),
+    ...(requested === undefined ? {} : { requested }),
+  });
 }
 
 /** As requested; else whether this is the foreground process of a terminal that is stdin, stdout and stderr. */
 async function wantsPty({ pty, detach, service, json, merge }: RunFlags): Promise<boolean> {
   if (pty !== undefined) return pty;
   if (detach === true || service === true || json === true || merge === true || !isatty(0)) return false;
-  const { isForegroundProcess, isSameTerminal } = await import("./stdio.js");
+  const { isForegroundProcess, isSameTerminal } = await import("./controlling-terminal.js");
   return isSameTerminal() && isForegroundProcess();
 }
 
@@ -234,23 +252,28 @@ export function reportRunFailure(error: unknown): number {
 }
 
 function misplacedOption(flags: RunFlags): string | null {
-  const { service, detach, inProcess, port, readyTimeout, timeout } = flags;
+  const { service, detach, inProcess, port, readyTimeout, timeout, endWithInput } = flags;
   if (inProcess === true && (detach === true || service === true))
     return `${service === true ? "--service" : "--detach"} needs a gateway: leave out --in-process`;
   const misplacedNotify = misplacedNotifyOption(flags);
   if (service === true && misplacedNotify !== null) return `${misplacedNotify}, and a service does not end`;
   if (detach !== true && misplacedNotify !== null) return `${misplacedNotify}: add --detach`;
   if (service !== true && port !== undefined) return "--port is for a service: add --service";
+  if (endWithInput !== undefined && (detach === true || service === true))
+    return `--end-with-input is for a command in the foreground: leave out ${service === true ? "--service" : "--detach"}`;
   if (port === undefined && readyTimeout !== undefined) return "--ready-timeout needs a --port to wait for";
   if (service === true && timeout !== undefined && timeout > 0)
     return "a service has no --timeout: it runs until it is stopped";
   return null;
 }
 
-function parseTcpPort(text: string): number {
-  const port = /^\d{1,5}$/.test(text) ? Number(text) : 0;
-  if (port < 1 || port > 65_535) throw new InvalidArgumentError("Write a TCP port from 1 to 65535.");
-  return port;
+/** As anchor/client/exec-node.c writes it: run, offsets of stdout, stderr and stdin, first interrupt, number of interrupts. */
+function parseRequestedRun(text: string): RequestedRun {
+  const [runId = "", ...numbers] = text.split(":");
+  const [stdout = 0, stderr = 0, stdin = 0, first = 0, count = 0] = numbers.map(Number);
+  if (!isRunId(runId) || numbers.length !== 5 || !numbers.every((number) => /^\d{1,15}$/.test(number)))
+    throw new InvalidArgumentError("It is for the native client only.");
+  return { runId, stdout, stderr, stdin, interrupts: { first, count } };
 }
 
 function toSpawnOptions(flags: RunFlags): SpawnOptions {

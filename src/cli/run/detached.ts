@@ -1,5 +1,5 @@
 import { resolve } from "node:path";
-import { describeSurvivor } from "../../anchor/inspect/processes.js";
+import { describeSurvivor } from "../../model/process.js";
 import type { GatewayClient, GatewayError } from "../../api/client.js";
 import type { RequestOf, ResponseOf } from "../../api/contract.js";
 import { BadInput, GatewayUnreachable, LimitUnavailable, SpawnFailed } from "../../errors.js";
@@ -13,7 +13,7 @@ import { exitCodes, runExitCode, spawnErrorCode } from "../print/exit-code.js";
 import { runStatusText } from "../print/run-status.js";
 import { notice, writeStderr } from "../print/errors-and-notices.js";
 import { printRequired, toJson } from "../print/write-output.js";
-import { interruptExitCode, type InterruptSignal, onInterruptSignals } from "./interrupts.js";
+import { interruptExitCode, type InterruptSignal, onInterruptSignals } from "./interrupt-signals.js";
 
 /** The request for a command with the environment, directory and umask of this process. */
 export function execRequestBody(input: CommandInput, options: SpawnOptions): RequestOf<"exec">["body"] {
@@ -81,7 +81,7 @@ export async function runDetached(
 }
 
 /** Prints the id or the record of a run that continues: a failed write is an error, since the id would be lost. */
-export function printStarted(run: ResponseOf<"exec">["run"], json: boolean, more = ""): void {
+function printStarted(run: ResponseOf<"exec">["run"], json: boolean, more = ""): void {
   printRequired(
     json ? toJson(run) : `${run.runId}${more}\n`,
     `${run.runId} was started, but its id could not be written`,
@@ -89,7 +89,7 @@ export function printStarted(run: ResponseOf<"exec">["run"], json: boolean, more
 }
 
 /** The request for a background command. */
-export function detachedExecBody(input: CommandInput, options: SpawnOptions): RequestOf<"exec">["body"] {
+function detachedExecBody(input: CommandInput, options: SpawnOptions): RequestOf<"exec">["body"] {
   return {
     ...execRequestBody(input, options),
     stdin: input.io === "pty" ? "pipe" : "null",
@@ -106,7 +106,7 @@ export function startExitCode({ run, failure }: ResponseOf<"exec">): number {
   return run.exit?.reason === "spawn-error" ? spawnErrorCode(run.exit.errno, "exec") : exitCodes.failure;
 }
 
-export interface RunServiceRequest {
+interface RunServiceRequest {
   readonly input: CommandInput;
   readonly options: SpawnOptions;
   /** Null: the command does not wait until the service is ready. */

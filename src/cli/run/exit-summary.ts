@@ -1,19 +1,21 @@
-import { describeSurvivor } from "../../anchor/inspect/processes.js";
-import type { Residue, Survivor } from "../../model/process.js";
+import { describeSurvivor, type Residue, type Survivor } from "../../model/process.js";
 import type { RunRecord, RunStateName } from "../../model/run.js";
 import { formatDuration, formatSize } from "../options/units.js";
 import { exitCodes, runExitCode } from "../print/exit-code.js";
 import type { WriteFailed } from "../print/write-output.js";
-import { interruptExitCode, type InterruptSignal } from "./interrupts.js";
+import { interruptExitCode, type InterruptSignal } from "./interrupt-signals.js";
 
 /** Processes named in the line; the rest is counted. `inspect` lists all. */
 const NAMED_RESIDUE = 3;
+
+/** The actor of the stop of a run that outlived its input. */
+export const INPUT_ENDED = "cli:input-ended";
 
 /**
  * Describes the end besides the exit code, in one line; null: nothing. After Ctrl-C, only what was
  * cleaned up.
  */
-export function exitText(record: RunRecord, interrupted: boolean): string | null {
+function exitText(record: RunRecord, interrupted: boolean): string | null {
   const parts = [
     interrupted ? null : reasonText(record),
     limitHitText(record),
@@ -40,6 +42,7 @@ function reasonText({ exit, deadlines }: RunRecord): string | null {
     case "manual-cancel":
     case "shutdown":
     case "owner-lost":
+      if (exit.actor === INPUT_ENDED) return "stopped: it did not end with its input (--end-with-input)";
       return `stopped${exit.actor === "" ? "" : ` by ${exit.actor}`}`;
     case "lost":
       return `the run was lost: ${exit.detail ?? "its end was not observed"}`;
@@ -93,7 +96,7 @@ export interface RunEndState {
   readonly writeFailure: WriteFailed | null;
 }
 
-export interface ExitSummary {
+interface ExitSummary {
   readonly code: number;
   /** One line for stderr. */
   readonly message: string | null;

@@ -11,8 +11,9 @@ import type { RunRecord } from "../../model/run.js";
 import type { CommandInput, Problem, SpawnOptions } from "../../supervisor/api.js";
 import { connectOrStart, type GatewayConnection, hasErrorCode } from "../client/connect.js";
 import { waitForNextGateway } from "../client/reconnect.js";
-import type { LocalState } from "../client/resolve-run.js";
+import type { LocalState } from "../client/local-state-directory.js";
 import { execRequestBody, noticeIfWaitingForApproval, toSpawnFailed } from "./detached.js";
+import type { InterruptsBefore } from "./run-interrupts.js";
 import type { RemoteRun } from "./remote-run.js";
 import type { ForegroundRun } from "./stdio.js";
 
@@ -55,7 +56,7 @@ export async function openInProcessRunner(
  * no owner for its owner-loss time; a client that starts the next gateway counts as an owner. It controls nothing, and
  * the higher epoch of the next gateway closes the connection.
  */
-export class AnchorKeepalive implements AsyncDisposable {
+class AnchorKeepalive implements AsyncDisposable {
   readonly #home: string;
   readonly #runId: string;
   #localState: LocalState | null = null;
@@ -86,7 +87,7 @@ export class AnchorKeepalive implements AsyncDisposable {
     if (this.#link !== null) return true;
     if (this.unownedMs() > defaults.callerHoldMs) return false;
     // Loaded here, so that other commands start faster.
-    this.#localState ??= await (await import("../client/resolve-run.js")).openLocalState();
+    this.#localState ??= await (await import("../client/local-state-directory.js")).openLocalState();
     if (this.#localState === null) return false;
     const { host } = this.#localState;
     const instanceId = (await readOwnFile(join(this.#home, "gateway-id"))).trim();
@@ -124,6 +125,15 @@ export class AnchorKeepalive implements AsyncDisposable {
   }
 }
 
+/** A run that the native client has requested, and followed up to these offsets (anchor/client/exec-node.c). */
+export interface RequestedRun {
+  readonly runId: string;
+  readonly stdout: number;
+  readonly stderr: number;
+  readonly stdin: number;
+  readonly interrupts: InterruptsBefore;
+}
+
 /** Asks a gateway for a run that belongs to this process; the id is chosen here. */
 export type RequestRun = (
   client: GatewayClient,
@@ -138,10 +148,11 @@ const requestCommand: RequestRun = (client, body, its) =>
 export async function openGatewayRunner(
   notice: (message: string) => void,
   requestRun: RequestRun = requestCommand,
+  requested: RequestedRun | null = null,
 ): Promise<ForegroundRunner> {
   const { RemoteRun: Remote } = await import("./remote-run.js");
   let connection = await connectOrStart("; or use --in-process");
-  const runId = newRunId();
+  const runId = requested?.runId ?? newRunId();
   const keepalive = new AnchorKeepalive(connection.home, runId);
   let run: RemoteRun | null = null;
   let known: RunRecord | null = null;
@@ -177,12 +188,14 @@ export async function openGatewayRunner(
         reconnect,
         runId,
         async (client) => (await requestRun(client, body, { runId, foreground })).run,
+        requested !== null,
       );
       attached();
       run = new Remote({
         runId,
         connection,
         reconnect,
+        from: requested,
         onAttached: attached,
         onLost: () => notice(`no gateway came back; holdfast logs ${runId} prints the output since then`),
         onAdopted: () => notice(`run ${runId} is a service now; it continues when this command ends`),
@@ -214,8 +227,9 @@ async function requestRunOnce(
   reconnect: (wasStopped: boolean) => Promise<GatewayConnection | null>,
   runId: string,
   requestRun: (client: GatewayClient) => Promise<RunRecord>,
+  requestedBefore: boolean,
 ): Promise<RunRecord> {
-  for (let requested = false; ;)
+  for (let requested = requestedBefore; ;)
     try {
       const record = requested ? await findRequestedRun(connection(), runId) : null;
       return record ?? (await requestRun(connection().client));

@@ -1,6 +1,6 @@
 import { setTimeout } from "node:timers/promises";
 import type { WebSocket } from "ws";
-import type { TerminalSize } from "../../anchor/host.js";
+import type { StreamName, TerminalSize } from "../../anchor/host.js";
 import {
   type AttachClientMessage,
   type AttachServerMessage,
@@ -26,6 +26,8 @@ export interface RemoteRunOptions {
   readonly connection: GatewayConnection;
   /** The next gateway; null: there will be none while the run is alive. */
   readonly reconnect: (wasStopped: boolean) => Promise<GatewayConnection | null>;
+  /** The offsets up to which another process has followed the run. */
+  readonly from?: Readonly<Record<StreamName | "stdin", number>> | null;
   /** A gateway has answered and owns the run. */
   readonly onAttached: () => void;
   /** No gateway came back, so output may be missing. */
@@ -52,7 +54,7 @@ const RETRYABLE_CODES = new Set(["NOT_STEERING", "SUPERVISOR_CLOSED"]);
 export class RemoteRun implements ForegroundRun {
   readonly runId: string;
   readonly #options: RemoteRunOptions;
-  readonly #outputs = { stdout: new OutputBuffer("stdout"), stderr: new OutputBuffer("stderr") };
+  readonly #outputs: Readonly<Record<StreamName, OutputBuffer>>;
   readonly #stdin: StdinBuffer;
   readonly #ended = deferred<RunEnding>();
   readonly #unreachable = deferred<undefined>();
@@ -71,7 +73,12 @@ export class RemoteRun implements ForegroundRun {
   constructor(options: RemoteRunOptions) {
     this.runId = options.runId;
     this.#options = options;
-    this.#stdin = new StdinBuffer(options.runId);
+    const { runId, from } = options;
+    this.#stdin = new StdinBuffer(runId, from?.stdin);
+    this.#outputs = {
+      stdout: new OutputBuffer("stdout", from?.stdout),
+      stderr: new OutputBuffer("stderr", from?.stderr),
+    };
     this.#ended.promise.catch(() => {});
     void this.#connectLoop(options.connection);
   }

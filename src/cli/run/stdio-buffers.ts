@@ -4,7 +4,7 @@ import { StdinClosed } from "../../errors.js";
 import type { OutputChunk } from "../../supervisor/api.js";
 
 /** Sends input over one connection. */
-export interface StdinSender {
+interface StdinSender {
   send(offset: number, bytes: Uint8Array): void;
   end(): void;
 }
@@ -20,12 +20,14 @@ export class StdinBuffer {
   readonly #runId: string;
   #sender: StdinSender | null = null;
   #chunks: StdinChunk[] = [];
-  #written = 0;
+  #written: number;
   #ended = false;
   #rejected: string | null = null;
 
-  constructor(runId: string) {
+  /** `from`: the offset of the first byte to write; another process has written the bytes before it. */
+  constructor(runId: string, from = 0) {
     this.#runId = runId;
+    this.#written = from;
   }
 
   /** Resolves when the anchor has every byte. */
@@ -80,13 +82,15 @@ export class StdinBuffer {
 export class OutputBuffer {
   readonly #stream: StreamName;
   #chunks: OutputChunk[] = [];
-  #nextOffset = 0;
-  #writtenOffset = 0;
+  #nextOffset: number;
+  #writtenOffset: number;
   #ended = false;
   #wake: () => void = () => {};
 
-  constructor(stream: StreamName) {
+  constructor(stream: StreamName, from = 0) {
     this.#stream = stream;
+    this.#nextOffset = from;
+    this.#writtenOffset = from;
   }
 
   /** The first byte that was not read. */

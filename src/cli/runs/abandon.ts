@@ -1,11 +1,12 @@
 import type { AnchorEvent } from "../../anchor/host.js";
-import { describeSurvivor } from "../../anchor/inspect/processes.js";
+import { describeSurvivor } from "../../model/process.js";
 import { NothingToAbandon, RunNotFound } from "../../errors.js";
 import { newRequestId } from "../../model/ids.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { assertOperator } from "../client/connect.js";
 import { cliActor } from "../client/requester.js";
-import { isOwnedElsewhere, openLocalState, resolveRun } from "../client/resolve-run.js";
+import { resolveRun } from "../client/resolve-run.js";
+import { isOwnedElsewhere, openLocalState } from "../client/local-state-directory.js";
 import { exitCodes } from "../print/exit-code.js";
 import { notice } from "../print/errors-and-notices.js";
 import { print, toJson } from "../print/write-output.js";

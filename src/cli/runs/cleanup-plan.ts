@@ -11,12 +11,13 @@ import {
 import { NEVER_OWNED } from "../../supervisor/reconcile/decide.js";
 import { boundaryOf, runAddressOf } from "../../supervisor/run/recorded-identity.js";
 import { sanitizeLine } from "../../text/sanitize.js";
-import { type FoundRun, type LocalState, resolveRun } from "../client/resolve-run.js";
+import { type FoundRun, resolveRun } from "../client/resolve-run.js";
+import type { LocalState } from "../client/local-state-directory.js";
 import { formatDuration } from "../options/units.js";
 import { runStatusText } from "../print/run-status.js";
 import { notice } from "../print/errors-and-notices.js";
-import { paletteFor } from "../print/terminal.js";
-import { type SelectedRun, selectRuns } from "../stop/targets.js";
+import { paletteFor } from "../print/colours-and-progress.js";
+import { type SelectedRun, selectRuns } from "../stop/select-runs.js";
 import { gatherRunEvidence, type RunEvidence } from "./cleanup-evidence.js";
 import { processesJson } from "./processes.js";
 

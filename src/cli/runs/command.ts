@@ -1,4 +1,5 @@
 import { type Command, Option } from "commander";
+import { defaults } from "../../defaults.js";
 import { BadInput } from "../../errors.js";
 import { FOREIGN_TOOLS } from "../../model/enums.js";
 import type { RunStateName } from "../../model/run.js";
@@ -13,7 +14,7 @@ import { parseDuration } from "../options/units.js";
 import type { CleanupRequest } from "./cleanup-plan.js";
 import type { ForgetOptions } from "./forget.js";
 import type { ImportFromFlags } from "./import/import-from-tool.js";
-import type { ListRunsRequest } from "./list.js";
+import type { ListRunsRequest } from "./run-table.js";
 
 interface ImportFlags extends ImportFromFlags {
   readonly from?: (typeof FOREIGN_TOOLS)[number];
@@ -88,7 +89,7 @@ Examples:
 `;
 
 /** Commands for an operator whose runs, hosts or state directories were lost. */
-export function addRecoveryCommands(runs: Command, setExitCode: SetExitCode): void {
+function addRecoveryCommands(runs: Command, setExitCode: SetExitCode): void {
   runs
     .command("abandon")
     .summary("end the record of a run that cannot be killed")
@@ -141,7 +142,7 @@ export function addRecoveryCommands(runs: Command, setExitCode: SetExitCode): vo
     .addHelpText("after", cleanupExamples)
     .action(async ({ withoutState, ...flags }: CleanupRequest & { readonly withoutState?: true }) => {
       const { cleanupRuns } = await import("./cleanup.js");
-      const { cleanupWithoutState } = await import("./without-state.js");
+      const { cleanupWithoutState } = await import("./without-state-directory.js");
       setExitCode(await (withoutState === true ? cleanupWithoutState : cleanupRuns)(flags));
     });
 
@@ -177,7 +178,7 @@ export function addRecoveryCommands(runs: Command, setExitCode: SetExitCode): vo
             ? "name a file, or a tool with --from; nothing was imported"
             : "--owner-gone is only for --from; nothing was imported",
         );
-      const { importRuns } = await import("./import/import-file.js");
+      const { importRuns } = await import("./import/import-runs.js");
       setExitCode(await importRuns(file, flags.dryRun === true, flags.json === true));
     });
 }
@@ -185,7 +186,6 @@ export function addRecoveryCommands(runs: Command, setExitCode: SetExitCode): vo
 const states: readonly RunStateName[] = ["starting", "running", "exiting", "exited"];
 
 /** About two screens; the newest runs come first. */
-const DEFAULT_LIST_LIMIT = 100;
 
 const listExamples = `
 Examples:
@@ -209,7 +209,7 @@ export function addRunsCommand(program: Command, setExitCode: SetExitCode): void
     .addOption(new Option("--state <state>", "only runs in this state").choices(states))
     .option("--label <key=value>", "only runs with this label (repeatable)", collectPairs)
     .option("--host <host>", "only runs of this host: its name, or the beginning of its id")
-    .option("--limit <n>", "list at most n runs", parsePositiveInteger, DEFAULT_LIST_LIMIT)
+    .option("--limit <n>", "list at most n runs", parsePositiveInteger, defaults.listedRuns)
     .option("--json", "print a JSON array of records")
     .addHelpText("after", listExamples)
     .action(async (flags: ListRunsRequest) => {

@@ -1,8 +1,9 @@
 import { findAnchorBinary } from "../../anchor/binary.js";
 import type { ProcessEvidence } from "../../anchor/host.js";
-import { LEASE_MARKER, listMarkedProcesses } from "../../anchor/inspect/by-marker.js";
-import { inspectCgroups, listCgroupMembers } from "../../anchor/inspect/cgroups.js";
-import { HIDDEN_STATE, inspectProcesses, type LiveProcesses } from "../../anchor/inspect/processes.js";
+import { LEASE_MARKER, listMarkedProcesses } from "../../anchor/inspect/marked-processes.js";
+import { HIDDEN_STATE } from "../../model/process.js";
+import type { LiveProcesses } from "../../anchor/inspect/processes.js";
+import { inspectTrees } from "../../anchor/inspect/trees.js";
 import { errorMessage } from "../../home/errno.js";
 import { observeMachineIdentity } from "../../home/machine-identity.js";
 import { resolveHome } from "../../home/state-directory.js";
@@ -13,6 +14,7 @@ import {
   type RunProcesses,
 } from "../../supervisor/inspect/live-processes.js";
 import { sanitizeLine } from "../../text/sanitize.js";
+import { orderAsTree } from "../print/process-tree.js";
 
 /** The live processes of a run; `open`: every open run, which may share its anchor. Loads no database. */
 export async function inspectRun(record: RunRecord, open: readonly RunRecord[]): Promise<RunProcesses> {
@@ -21,12 +23,7 @@ export async function inspectRun(record: RunRecord, open: readonly RunRecord[]):
     const anchorPath = findAnchorBinary();
     const inspector = {
       machine,
-      inspectProcesses: (...[wanted, options]: InspectArguments<typeof inspectProcesses>) =>
-        inspectProcesses(anchorPath, wanted, options),
-      inspectCgroups: (...[wanted]: InspectArguments<typeof inspectCgroups>) =>
-        inspectCgroups(anchorPath, wanted),
-      listCgroupMembers: (...[wanted, options]: InspectArguments<typeof listCgroupMembers>) =>
-        listCgroupMembers(anchorPath, wanted, options),
+      inspectTrees: (...request: RequestOf<typeof inspectTrees>) => inspectTrees(anchorPath, ...request),
       listMarkedProcesses: () => listMarkedProcesses(anchorPath, LEASE_MARKER),
     };
     return await listProcessesOfRun(inspector, record, open, { ports: record.service !== null });
@@ -36,7 +33,7 @@ export async function inspectRun(record: RunRecord, open: readonly RunRecord[]):
 }
 
 /** Everything except the path of the binary. */
-type InspectArguments<Asks extends (anchorPath: string, ...rest: never[]) => unknown> =
+type RequestOf<Asks extends (anchorPath: string, ...rest: never[]) => unknown> =
   Parameters<Asks> extends [string, ...infer Rest] ? Rest : never;
 
 /** The processes of a run as JSON, as in `runs cleanup`, `doctor` and the API. */
@@ -46,33 +43,6 @@ export function processesJson({ processes, claims, unknown }: RunProcesses): obj
     claims: claims.map(({ identity, command }) => ({ ...identity, command })),
     unknown,
   };
-}
-
-/** Processes with children below their parents, each with the branches that lead to it. `top`: the pid above all. */
-export function orderAsTree(
-  processes: LiveProcesses,
-  top = 0,
-): { readonly process: LiveProcesses[number]; readonly branches: string }[] {
-  const pids = new Set(processes.map(({ identity }) => identity.pid));
-  const children = new Map<number, LiveProcesses[number][]>();
-  for (const process of processes) {
-    // The parent of an adopted service's leader may belong to another run.
-    const parent = pids.has(process.parentPid) ? process.parentPid : top;
-    children.set(parent, [...(children.get(parent) ?? []), process]);
-  }
-  const below = (parent: number, indent: string): ReturnType<typeof orderAsTree> => {
-    const nodes = children.get(parent) ?? [];
-    // Removed, so that inconsistent evidence cannot lead to a cycle.
-    children.delete(parent);
-    return nodes.flatMap((process, at) => {
-      const last = at === nodes.length - 1;
-      return [
-        { process, branches: `${indent}${last ? "└─" : "├─"}` },
-        ...below(process.identity.pid, `${indent}${last ? "   " : "│  "}`),
-      ];
-    });
-  };
-  return below(top, "");
 }
 
 /** Processes as a tree, one line each, children below their parents; `top`: the anchor, null if it is gone. */

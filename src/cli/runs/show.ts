@@ -1,15 +1,15 @@
 import type { ProcessEvidence } from "../../anchor/host.js";
-import { describeSurvivor, HIDDEN_STATE } from "../../anchor/inspect/processes.js";
 import { RunNotFound } from "../../errors.js";
 import { observeMachineIdentity } from "../../home/machine-identity.js";
 import { resolveHome } from "../../home/state-directory.js";
-import type { ProcessIdentity } from "../../model/process.js";
+import { describeSurvivor, HIDDEN_STATE, type ProcessIdentity } from "../../model/process.js";
 import type { RunEvent } from "../../model/run-event.js";
 import { OPEN_RUN_STATES, type RunRecord, type RunUsage } from "../../model/run.js";
 import type { RunProcesses } from "../../supervisor/inspect/live-processes.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { resolveRunRecord } from "../client/resolve-run.js";
-import { openRunView, readKnownHosts, type RunView } from "../client/run-view.js";
+import { readKnownHosts } from "../client/known-hosts.js";
+import { openRunView, type RunView } from "../client/read-runs.js";
 import { limitsText } from "../options/parsers.js";
 import { formatDuration, formatSize } from "../options/units.js";
 import {
@@ -25,11 +25,11 @@ import {
   statusText,
 } from "../print/run-status.js";
 import { print, toJson } from "../print/write-output.js";
-import { type Palette, paletteFor } from "../print/terminal.js";
+import { type Palette, paletteFor } from "../print/colours-and-progress.js";
 import { inspectRun, processTree } from "./processes.js";
 
 /** The host, if there are several, and a warning about the owner. */
-export interface DisplayContext {
+interface DisplayContext {
   readonly host: string | null;
   readonly ownerWarning: OwnerWarning | null;
 }

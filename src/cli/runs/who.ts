@@ -1,21 +1,21 @@
 import type { ProcessEvidence } from "../../anchor/host.js";
-import { HIDDEN_STATE } from "../../anchor/inspect/processes.js";
 import { NotOurs } from "../../errors.js";
-import { isSameMachine, observeMachineIdentity } from "../../home/machine-identity.js";
+import { observeMachineIdentity } from "../../home/machine-identity.js";
 import { resolveHome } from "../../home/state-directory.js";
-import { isSameProcess } from "../../model/process.js";
+import { HIDDEN_STATE, isSameMachine, isSameProcess } from "../../model/process.js";
 import { OPEN_RUN_STATES, type RunRecord } from "../../model/run.js";
 import type { ReadStore } from "../../store/store.js";
 import { listLiveProcesses } from "../../supervisor/inspect/live-processes.js";
-import { findOwningRun, type ProcessOwner } from "../../supervisor/inspect/membership.js";
+import { findOwningRun, type ProcessOwner } from "../../supervisor/inspect/find-owning-run.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { sessionToken } from "../client/requester.js";
-import { openLocalState } from "../client/resolve-run.js";
-import { type KnownHosts, openRunView, openStoreRunView, readKnownHosts } from "../client/run-view.js";
+import { openLocalState } from "../client/local-state-directory.js";
+import { type KnownHosts, readKnownHosts } from "../client/known-hosts.js";
+import { openRunView, openStoreRunView } from "../client/read-runs.js";
 import { runStatusText } from "../print/run-status.js";
 import { print, toJson } from "../print/write-output.js";
-import { paletteFor } from "../print/terminal.js";
-import { CLEANUP_COMMAND, listRunsWithoutState, runWithoutStateText } from "./without-state.js";
+import { paletteFor } from "../print/colours-and-progress.js";
+import { CLEANUP_COMMAND, listRunsWithoutState, runWithoutStateText } from "./without-state-directory.js";
 
 /** The run of a process, as JSON. */
 function runOwnerJson(record: RunRecord): object {

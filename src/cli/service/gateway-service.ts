@@ -3,7 +3,7 @@ import { postgresUrlProblem } from "../../config/postgres-url.js";
 import { BadInput } from "../../errors.js";
 import { writeOwnFile } from "../../home/own-file.js";
 import { renameFile } from "../../home/rename-file.js";
-import { openStateDirectory } from "../../store/open.js";
+import { openStateDirectory } from "../../store/open-state-directory.js";
 
 /** The gateway as a service of the system starts it. */
 export interface GatewayService {
@@ -14,7 +14,7 @@ export interface GatewayService {
 }
 
 /** The database of the environment, for a unit that does not have that environment and that other users can read. */
-export interface UnitDatabase {
+interface UnitDatabase {
   readonly environment: Readonly<Record<string, string>>;
   /** The file for its URL; null: it is in a file already, or there is none. */
   readonly file: string | null;

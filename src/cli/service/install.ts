@@ -1,11 +1,12 @@
 import { execFile } from "node:child_process";
 import { mkdir, rm, writeFile } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
+import { setTimeout } from "node:timers/promises";
 import { promisify } from "node:util";
 import { defaults } from "../../defaults.js";
 import { BadInput, StateUnusable } from "../../errors.js";
 import { CLI_MAIN } from "../../gateway/start.js";
-import { errnoCode } from "../../home/errno.js";
+import { errnoCode, errorMessage } from "../../home/errno.js";
 import { resolveHome } from "../../home/state-directory.js";
 import { assertOperator } from "../client/connect.js";
 import type { JsonFlag } from "../options/parsers.js";
@@ -34,7 +35,11 @@ export async function installService({
       encoding: manager.encoding,
       mode: 0o644,
     });
-    await runAll(manager.register, `${path} was written, but the system does not know it`);
+    await runAll(
+      manager.register,
+      `${path} was written, but the service was not registered`,
+      manager.isThere,
+    );
   }
   if (json) print(toJson({ path, written: !onlyPrint, unit, databaseFile: database.file }));
   else if (onlyPrint) print(unit);
@@ -54,8 +59,11 @@ export async function uninstallService({ json = false }: JsonFlag): Promise<numb
   assertOperator("remove a service");
   const manager = requireManager(resolveHome(), "nothing was removed");
   const { path } = manager;
-  // Not registered (any more): what matters is that the file is gone.
-  await runAll(manager.unregister, "").catch(() => undefined);
+  // The service may not be registered any more.
+  const problem = await runAll(manager.unregister, "the service may still be registered").then(
+    () => null,
+    errorMessage,
+  );
   for (const link of manager.links) await rm(link, { force: true });
   const removed = await rm(path).then(
     () => true,
@@ -64,10 +72,11 @@ export async function uninstallService({ json = false }: JsonFlag): Promise<numb
       throw error;
     },
   );
-  if (json) print(toJson({ path, removed }));
+  if (json) print(toJson({ path, removed, problem }));
   else if (removed) print(`removed ${path}\n`);
   else notice(`no service is installed: there is no ${path}`, "dim");
-  if (removed && !json) for (const hint of manager.removed) notice(hint, "dim");
+  if (removed && !json)
+    for (const hint of problem === null ? manager.removed : [problem]) notice(hint, "dim");
   return 0;
 }
 
@@ -79,10 +88,15 @@ function requireManager(home: string, consequence: string): ServiceManager {
 
 const run = promisify(execFile);
 
-/** Only the failure of the last command counts. */
-async function runAll(commands: readonly (readonly string[])[], otherwise: string): Promise<void> {
+/** Runs commands in order. Only a failure of the last one is thrown; before it, waits until the command `isThere` fails. */
+async function runAll(
+  commands: readonly (readonly string[])[],
+  otherwise: string,
+  isThere: readonly string[] = [],
+): Promise<void> {
   for (const [at, [program = "", ...args]] of commands.entries())
     try {
+      if (at === commands.length - 1 && isThere.length > 0) await waitUntilGone(isThere);
       await run(program, args, { windowsHide: true, timeout: defaults.serviceManagerMs });
     } catch (error) {
       if (at < commands.length - 1) continue;
@@ -92,6 +106,19 @@ async function runAll(commands: readonly (readonly string[])[], otherwise: strin
         cause: error,
       });
     }
+}
+
+/** Resolves when the command fails, or the time is over. */
+async function waitUntilGone([program = "", ...args]: readonly string[]): Promise<void> {
+  const until = performance.now() + defaults.serviceManagerMs;
+  while (performance.now() < until) {
+    const there = await run(program, args, { timeout: defaults.serviceManagerMs }).then(
+      () => true,
+      () => false,
+    );
+    if (!there) return;
+    await setTimeout(defaults.serviceGonePollMs);
+  }
 }
 
 function unitConfig(env: Readonly<Record<string, string | undefined>>): Record<string, string> {

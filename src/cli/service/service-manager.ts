@@ -1,8 +1,8 @@
 import { userInfo } from "node:os";
 import { posix, win32 } from "node:path";
 import type { GatewayService } from "./gateway-service.js";
-import { LAUNCH_AGENT_LABEL, launchAgent } from "./launch-agent.js";
-import { scheduledTask, TASK_NAME } from "./scheduled-task.js";
+import { LAUNCH_AGENT_LABEL, launchAgent } from "./launchd-agent.js";
+import { scheduledTask, TASK_NAME } from "./windows-scheduled-task.js";
 import { systemdUnit } from "./systemd-unit.js";
 
 type Variables = Readonly<Record<string, string | undefined>>;
@@ -15,10 +15,12 @@ export interface ServiceManager {
   readonly links: readonly string[];
   readonly encoding: "utf8" | "utf16le";
   describe(service: GatewayService): string;
+  /** Succeeds while a former service with this name is ending; it is awaited before the last command of `register`. */
+  readonly isThere?: readonly string[];
   /** Commands after the file was written, and before it is removed. The first of several may fail. */
   readonly register: readonly (readonly string[])[];
   readonly unregister: readonly (readonly string[])[];
-  /** The user's next step after each of the two. */
+  /** Hints for the user after `register` and after `unregister`. */
   readonly installed: readonly string[];
   readonly removed: readonly string[];
 }
@@ -63,6 +65,8 @@ function launchd(env: Variables, uid: number): ServiceManager {
     links: [],
     encoding: "utf8",
     describe: launchAgent,
+    // bootout(1) may return before the service has ended, and bootstrap then fails.
+    isThere: ["launchctl", "print", `gui/${uid}/${LAUNCH_AGENT_LABEL}`],
     register: [bootout, ["launchctl", "bootstrap", `gui/${uid}`, path]],
     unregister: [bootout],
     installed: ["the gateway runs now, and at each login"],

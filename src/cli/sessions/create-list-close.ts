@@ -1,7 +1,7 @@
 import type { RequestOf, ResponseOf } from "../../api/contract.js";
 import { NotFound } from "../../errors.js";
 import type { SessionRow, Visibility } from "../../model/session.js";
-import { closedTreeExitCode, closeText, leaseText, printClosedTree } from "../acp/view/closed-tree.js";
+import { closedTreeExitCode, closeText, leaseText, printClosedTree } from "../acp/view/close-result.js";
 import { openPermissionText } from "../acp/view/notice-texts.js";
 import { assertOperator, connectOrStart } from "../client/connect.js";
 import { openReadClient } from "../client/read-client.js";
@@ -39,7 +39,7 @@ export interface SessionFlags extends JsonFlag {
   readonly visibility?: Visibility;
 }
 
-export interface ListSessionsFlags extends SessionFlags {
+interface ListSessionsFlags extends SessionFlags {
   readonly all?: true;
   readonly limit: number;
 }
@@ -96,7 +96,7 @@ export async function rotateSessionToken(
   return 0;
 }
 
-export interface CloseSessionFlags extends JsonFlag {
+interface CloseSessionFlags extends JsonFlag {
   readonly reason?: string;
   readonly tree?: boolean;
 }

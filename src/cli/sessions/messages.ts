@@ -1,7 +1,7 @@
 import type { GatewayClient } from "../../api/client.js";
 import type { ResponseOf } from "../../api/contract.js";
 import { BadInput, NotFound } from "../../errors.js";
-import type { MessageDelivery, SessionMessage } from "../../model/session.js";
+import type { MessageDelivery, SessionMessage } from "../../model/session-message.js";
 import { sanitizeLine, sanitizeText } from "../../text/sanitize.js";
 import { formatTurn } from "../acp/list-show-watch.js";
 import { connectOrStart } from "../client/connect.js";
@@ -9,7 +9,7 @@ import { openReadClient } from "../client/read-client.js";
 import { sessionToken } from "../client/requester.js";
 import { notice } from "../print/errors-and-notices.js";
 import { print, printRequired, toRecordJson } from "../print/write-output.js";
-import { paletteFor } from "../print/terminal.js";
+import { paletteFor } from "../print/colours-and-progress.js";
 import { statusText } from "../print/run-status.js";
 import { type SessionFlags, sessionParams } from "./create-list-close.js";
 
@@ -89,7 +89,7 @@ interface ReadFlags extends SessionFlags {
   readonly limit: number;
 }
 
-export interface InboxFlags extends ReadFlags {
+interface InboxFlags extends ReadFlags {
   readonly take?: true;
   /** Messages that were read before. */
   readonly acknowledge?: readonly string[];
@@ -180,7 +180,7 @@ async function namedOrOwnSession(
   return sessionParams(sessions[0]?.id ?? "");
 }
 
-export interface SendMessageFlags extends SessionFlags {
+interface SendMessageFlags extends SessionFlags {
   readonly deliver?: MessageDelivery;
 }
 

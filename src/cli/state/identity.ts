@@ -12,12 +12,13 @@ import {
 import { findStateDirectoryOrCopy, resolveHome, type StateDirectory } from "../../home/state-directory.js";
 import { OPEN_RUN_STATES, type RunRecord } from "../../model/run.js";
 import { localCopyDirectory } from "../../store/local-copy/run-copy.js";
-import { openStore, openStoreForReading, provenanceOf } from "../../store/open.js";
+import { openStore, openStoreForReading } from "../../store/open.js";
+import { provenanceOf } from "../../store/open-state-directory.js";
 import type { Store } from "../../store/store.js";
 import { forgetRun } from "../../supervisor/end/terminal-record.js";
 import { assertOperator } from "../client/connect.js";
 import { cliActor } from "../client/requester.js";
-import { openLocalObserver } from "../client/resolve-run.js";
+import { openLocalObserver } from "../client/local-state-directory.js";
 import { exitCodes } from "../print/exit-code.js";
 import { notice } from "../print/errors-and-notices.js";
 import { print, toJson } from "../print/write-output.js";

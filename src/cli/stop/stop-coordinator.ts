@@ -7,13 +7,13 @@ import type { RunRecord } from "../../model/run.js";
 import { type DirectStopOutcome, stopDirectly, type StopOptions } from "../../supervisor/stop/stop.js";
 import { connectIfRunning, connectOrStart, type GatewayConnection } from "../client/connect.js";
 import { cliActor, sessionToken } from "../client/requester.js";
+import type { FoundRun } from "../client/resolve-run.js";
 import {
-  type FoundRun,
   isOwnedElsewhere,
   isStoreShared,
   type LocalState,
   openLocalState,
-} from "../client/resolve-run.js";
+} from "../client/local-state-directory.js";
 import { formatDuration } from "../options/units.js";
 import { runStatusText } from "../print/run-status.js";
 import { notice } from "../print/errors-and-notices.js";

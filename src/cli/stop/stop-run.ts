@@ -1,9 +1,8 @@
-import { describeSurvivor } from "../../anchor/inspect/processes.js";
 import type { ResponseOf } from "../../api/contract.js";
-import type { Survivor } from "../../model/process.js";
+import { describeSurvivor, type Survivor } from "../../model/process.js";
 import { sanitizeLine } from "../../text/sanitize.js";
-import { connectOrStart } from "../client/connect.js";
-import { openLocalState, requireRun, resolveRun, resolveRunId } from "../client/resolve-run.js";
+import { requireRun, resolveRun, resolveRunId } from "../client/resolve-run.js";
+import { openLocalState } from "../client/local-state-directory.js";
 import { formatDuration } from "../options/units.js";
 import { exitCodes } from "../print/exit-code.js";
 import { runStatusText } from "../print/run-status.js";
@@ -90,11 +89,11 @@ export function stopOutcome(stopped: StopResult<KillAnswer>): {
 }
 
 /** From the answer of a gateway. */
-export function toStopOutcome(answer: KillAnswer): StopOutcome {
+function toStopOutcome(answer: KillAnswer): StopOutcome {
   const { outcome, survivors, run, command } = answer;
   switch (outcome) {
     case "gone":
-      // The gateway waits for the record, but not long.
+      // The gateway waits for the record only for a limited time.
       return { outcome, detail: run.state === "exited" ? runStatusText(run) : "its end is being recorded" };
     case "ended-before":
       return endedBeforeOutcome(run);
@@ -127,7 +126,7 @@ export function printStopOutcome(runId: string, outcome: StopOutcome): void {
   }
 }
 
-export function survivorLines(survivors: readonly Survivor[]): string[] {
+function survivorLines(survivors: readonly Survivor[]): string[] {
   return survivors.map((each) => `  ${sanitizeLine(describeSurvivor(each))}`);
 }
 
@@ -150,72 +149,11 @@ export function stopExitCode(outcome: ResponseOf<"kill">["outcome"] | "left-alon
 }
 
 /** The host that has the stop request, and the progress there. */
-export function handedOverText({ command }: Pick<ResponseOf<"kill">, "command">): string {
+function handedOverText({ command }: Pick<ResponseOf<"kill">, "command">): string {
   if (command === null) return "";
   const { hostName, hostId, instanceId, lastHeardAt, accepted, id } = command;
   const seen =
     lastHeardAt === null ? "never seen" : `last seen ${formatDuration(Date.now() - lastHeardAt)} ago`;
   const progress = accepted ? "accepted there, not yet done" : "not yet acknowledged";
   return `forwarded to host ${hostName || hostId} (gateway ${instanceId}, ${seen}): ${progress}; the run is stopped when that host is available (${id})`;
-}
-
-export interface RemoveOptions {
-  /** Stop runs that are open, instead of refusing to remove them. */
-  readonly force: boolean;
-  readonly json: boolean;
-}
-
-export async function removeRuns(runs: readonly string[], options: RemoveOptions): Promise<number> {
-  return forEachRun(runs, (wanted) => removeRun(wanted, options));
-}
-
-async function removeRun(wanted: string, { force, json }: RemoveOptions): Promise<number> {
-  if (!force) {
-    const connection = await connectOrStart();
-    const runId = await resolveRunId(connection, wanted);
-    const run = await connection.client.getRun({ params: { runId } });
-    if (run.state !== "exited") {
-      notice(`${runId} is ${runStatusText(run)} and was not removed; stop it first, or use --force`, "red");
-      return exitCodes.refused;
-    }
-  }
-  return stopAndRemove(wanted, json);
-}
-
-/** Removes a run and stops it if it is open. Only a gateway can remove it: without one it is only stopped. */
-async function stopAndRemove(wanted: string, json: boolean): Promise<number> {
-  const operation = runStopOperation(wanted, null);
-  let removed = false;
-  let stopping = true;
-  const stopped = await new StopCoordinator(null).stop({
-    ...operation,
-    ask: async (connection, signal) => {
-      const runId = await resolveRunId(connection, wanted, signal);
-      ({ stopping } = await connection.client.remove({ params: { runId } }, signal));
-      removed = true;
-      const answer = await operation.ask(connection, signal);
-      // The first request may have ended it before the second one.
-      return stopping && answer.outcome === "ended-before" && answer.run.emptiness === "proven"
-        ? { ...answer, outcome: "gone" as const }
-        : answer;
-    },
-  });
-  const { runId, outcome } = stopOutcome(stopped);
-  if (json) print(toJson({ ...stopResultJson(stopped), removed, stopping }));
-  else {
-    if (removed) print(`${runId} is removed\n`);
-    if (stopping) printStopOutcome(runId, outcome);
-  }
-  if (stopped.through === "direct") printRemark(stopped.remark);
-  if (!removed)
-    notice(`${runId} is not removed: that needs a gateway; repeat the command when one answers`, "yellow");
-  return stopping ? stopExitCode(outcome.outcome) : 0;
-}
-
-export async function clearRuns(json: boolean): Promise<number> {
-  const { client } = await connectOrStart();
-  const { cleared } = await client.clear();
-  if (json) print(toJson({ cleared }));
-  else print(`removed ${cleared} ended ${cleared === 1 ? "run" : "runs"} from lists; --all lists them\n`);
-  return 0;
 }

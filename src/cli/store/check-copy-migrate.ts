@@ -8,7 +8,8 @@ import {
   type StoreLocation,
   storeLocationName,
 } from "../../store/location.js";
-import { checkStoreAt, findStateDirectory, migrateStoreAt, migrationStatusAt } from "../../store/open.js";
+import { checkStoreAt, migrateStoreAt, migrationStatusAt } from "../../store/open.js";
+import { findStateDirectory } from "../../store/open-state-directory.js";
 import type { MigrationStatus } from "../../store/sql/migrations.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { assertOperator } from "../client/connect.js";
@@ -17,7 +18,7 @@ import { exitCodes } from "../print/exit-code.js";
 import { notice } from "../print/errors-and-notices.js";
 import { print, toJson } from "../print/write-output.js";
 import { printTable } from "../print/table.js";
-import { isCapableTerminal, ProgressLine } from "../print/terminal.js";
+import { isCapableTerminal, ProgressLine } from "../print/colours-and-progress.js";
 
 /** The store that an argument names. */
 async function parseNamedStore(word: string): Promise<StoreLocation> {

@@ -94,7 +94,7 @@ export function addTasksCommand(program: Command, setExitCode: SetExitCode): voi
   addChatOptions(notify)
     .option("--json", "print the task as JSON")
     .addHelpText("after", policyHelp)
-    .action(lazyAction(setExitCode, () => import("./cancel-and-retry.js"), "setNotifyPolicy"));
+    .action(lazyAction(setExitCode, () => import("./change-task.js"), "setNotifyPolicy"));
   tasks
     .command("cancel")
     .summary("cancel a task")
@@ -104,7 +104,7 @@ export function addTasksCommand(program: Command, setExitCode: SetExitCode): voi
     .argument("<task>", TASK_ARGUMENT)
     .option("--json", "print the result as JSON")
     .addHelpText("after", "\nExit status: 0 cancelled, or it had already ended, 3 not stopped yet.\n")
-    .action(lazyAction(setExitCode, () => import("./cancel-and-retry.js"), "cancelTaskCommand"));
+    .action(lazyAction(setExitCode, () => import("./change-task.js"), "cancelTaskCommand"));
   tasks.commandsGroup("Maintain:");
   const verbs = [
     ["retry", "retryTask", "send undelivered notifications again", "Send"],
@@ -120,14 +120,14 @@ export function addTasksCommand(program: Command, setExitCode: SetExitCode): voi
       .argument("<task>", TASK_ARGUMENT)
       .option("--json", "print the task and the number of notifications as JSON")
       .addHelpText("after", "\nExit status: 0 done, 1 there is no such notification, or no such task.\n")
-      .action(lazyAction(setExitCode, () => import("./cancel-and-retry.js"), verb));
+      .action(lazyAction(setExitCode, () => import("./change-task.js"), verb));
   tasks
     .command("audit")
     .summary("list tasks that need the operator's attention")
     .description("List tasks that need the operator's attention, and why. Read-only.")
     .option("--json", "print a JSON array of findings")
     .addHelpText("after", auditCodes)
-    .action(lazyAction(setExitCode, () => import("./cancel-and-retry.js"), "printTaskAudit"));
+    .action(lazyAction(setExitCode, () => import("./maintain-and-audit.js"), "printTaskAudit"));
   tasks
     .command("maintenance")
     .summary("reconcile tasks with the work behind them")
@@ -136,7 +136,7 @@ export function addTasksCommand(program: Command, setExitCode: SetExitCode): voi
     )
     .option("--apply", "apply the actions")
     .option("--json", "print the actions as JSON")
-    .action(lazyAction(setExitCode, () => import("./cancel-and-retry.js"), "maintainTasksCommand"));
+    .action(lazyAction(setExitCode, () => import("./maintain-and-audit.js"), "maintainTasksCommand"));
 }
 
 /** A list for a query parameter. */

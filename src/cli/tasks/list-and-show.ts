@@ -1,7 +1,7 @@
 import type { ResponseOf } from "../../api/contract.js";
 import type { RunProcesses } from "../../supervisor/inspect/live-processes.js";
 import { sanitizeLine, sanitizeText } from "../../text/sanitize.js";
-import { truncateToWidth } from "../../text/truncate.js";
+import { truncateToWidth } from "../../text/display-width.js";
 import type { ReadApi } from "../client/connect.js";
 import { openReadClient } from "../client/read-client.js";
 import type { JsonFlag } from "../options/parsers.js";
@@ -9,7 +9,7 @@ import { formatDuration, formatElapsed } from "../options/units.js";
 import { notice } from "../print/errors-and-notices.js";
 import { print, toJson } from "../print/write-output.js";
 import { printTable } from "../print/table.js";
-import { paletteFor } from "../print/terminal.js";
+import { paletteFor } from "../print/colours-and-progress.js";
 import { inspectRun } from "../runs/processes.js";
 import { type DisplayField, exitFields, fieldLines, formatTime, processLines } from "../runs/show.js";
 import {

@@ -3,7 +3,7 @@ import { NotFound } from "../../errors.js";
 import type { NotificationTarget } from "../../model/outbox.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { formatDuration } from "../options/units.js";
-import type { Palette } from "../print/terminal.js";
+import type { Palette } from "../print/colours-and-progress.js";
 
 export type ShownTask = ResponseOf<"getTask">["task"];
 

@@ -12,8 +12,8 @@ import { exitCodes } from "../print/exit-code.js";
 import { pendingRecordText } from "../print/run-status.js";
 import { notice } from "../print/errors-and-notices.js";
 import { print, toJson } from "../print/write-output.js";
-import { isCapableTerminal, ProgressLine } from "../print/terminal.js";
-import { dieBySignal } from "../run/interrupts.js";
+import { isCapableTerminal, ProgressLine } from "../print/colours-and-progress.js";
+import { dieBySignal } from "../run/interrupt-signals.js";
 import {
   type ShownTask,
   type ShownTaskEvent,

@@ -5,31 +5,32 @@ import {
   listMarkedProcesses,
   type MarkedProcess,
   reapMarkedProcess,
-} from "../../anchor/inspect/by-marker.js";
+} from "../../anchor/inspect/marked-processes.js";
 import { inspectProcesses } from "../../anchor/inspect/processes.js";
 import { configPath } from "../../config/file.js";
 import { readConfig, type UnmanagedProfile } from "../../config/schema.js";
 import { BadInput } from "../../errors.js";
 import { errnoCode, errorMessage } from "../../home/errno.js";
-import { isInitialPidNamespace, isSameMachine } from "../../home/machine-identity.js";
+import { isSameMachine } from "../../model/process.js";
+import { isInitialPidNamespace } from "../../home/machine-identity.js";
 import { OPEN_RUN_STATES } from "../../model/run.js";
 import { openStoreForReading } from "../../store/open.js";
-import { findOwningRun } from "../../supervisor/inspect/membership.js";
+import { findOwningRun } from "../../supervisor/inspect/find-owning-run.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { assertOperator } from "../client/connect.js";
-import { openLocalState } from "../client/resolve-run.js";
+import { openLocalState } from "../client/local-state-directory.js";
 import { exitCodes } from "../print/exit-code.js";
 import { notice } from "../print/errors-and-notices.js";
 import { print, toJson } from "../print/write-output.js";
 import { confirm } from "../print/terminal-prompt.js";
 
-export interface OwnerState {
+interface OwnerState {
   /** `ours`: it belongs to a run. `unknown` counts as alive. */
   readonly kind: "gone" | "alive" | "unknown" | "ours";
   readonly why: string;
 }
 
-export interface OwnerCheck {
+interface OwnerCheck {
   readonly profile: UnmanagedProfile;
   readonly process: MarkedProcess;
   /** The run that it is proven to belong to; null: none. */
@@ -43,10 +44,10 @@ export interface OwnerCheck {
 }
 
 /** The pid file does not exist. A file that cannot be read, or is being written, proves nothing. */
-export const PID_FILE_MISSING = "";
+const PID_FILE_MISSING = "";
 
 /** True if the tool that marked a process is gone, by pids and ancestry, never by a name or a command line. */
-export function checkOwner({
+function checkOwner({
   profile,
   process,
   runId,

@@ -13,19 +13,22 @@ import {
   tokenIdFromHash,
 } from "../../api/token-proof.js";
 import { BadInput, Unauthorized } from "../../errors.js";
-import { type Requester, tokensEqual, hashSessionToken } from "../../sessions/requester.js";
+import type { Requester } from "../../sessions/requester.js";
+import { tokensEqual, hashSessionToken } from "../../sessions/tokens.js";
 import type { Sessions } from "../../sessions/sessions.js";
 
 /** The hash of the token with that id; null: there is none. */
 export type FindTokenHash = (tokenId: string) => Promise<string | null>;
 
-interface PendingChallenge {
+interface Challenge {
   readonly hash: string;
   readonly nonces: Nonces;
+  /** The last proof, and the token that it was decoded to. Each request checks whether the token is valid. */
+  decoded: { readonly proof: string; readonly token: string } | null;
 }
 
 /** Nonces by connection: a proof is not valid on another connection, or after the next challenge. */
-const challenges = new WeakMap<Duplex, PendingChallenge>();
+const challenges = new WeakMap<Duplex, Challenge>();
 
 /** Proves to a client that this gateway knows its token, and keeps the nonces for the client's own proof. */
 export async function answerChallenge(
@@ -38,7 +41,7 @@ export async function answerChallenge(
   const hash = isTokenId(tokenId) ? await findHash(tokenId) : null;
   if (hash === null) throw new Unauthorized("a valid token is needed");
   const nonces = { client, gateway: newNonce() };
-  challenges.set(socket, { hash, nonces });
+  challenges.set(socket, { hash, nonces, decoded: null });
   return { nonce: nonces.gateway, proof: gatewayProof(hash, nonces) };
 }
 
@@ -47,16 +50,21 @@ export function tokenFromRequest({ headers, socket }: IncomingMessage): string |
   const [, scheme, shown] = /^(Bearer|Holdfast) ([\w.~+/=-]{1,300})$/.exec(headers.authorization ?? "") ?? [];
   if (shown === undefined) return null;
   if (scheme !== PROOF_SCHEME) return shown;
-  const known = challenges.get(socket);
-  return known === undefined ? null : tokenFromProof(shown, known.hash, known.nonces);
+  const challenge = challenges.get(socket);
+  if (challenge === undefined) return null;
+  if (challenge.decoded?.proof !== shown)
+    challenge.decoded = { proof: shown, token: tokenFromProof(shown, challenge.hash, challenge.nonces) };
+  return challenge.decoded.token;
 }
+
+const OPERATOR: Requester = { kind: "operator", actor: "operator" };
 
 export async function authenticateToken(
   sessions: Sessions,
   operator: string,
   token: string,
 ): Promise<Requester | null> {
-  if (tokensEqual(token, operator)) return { kind: "operator", actor: "operator" };
+  if (tokensEqual(token, operator)) return OPERATOR;
   const session = await sessions.authenticate(token);
   if (session === null) return null;
   const tokenIsGood = async (): Promise<boolean> => (await sessions.authenticate(token)) !== null;

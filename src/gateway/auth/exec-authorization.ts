@@ -11,7 +11,7 @@ import {
 } from "../../sessions/approval-question.js";
 import type { Approvals } from "../../sessions/approvals.js";
 import { cleanEnvironment } from "../../sessions/exec-environment.js";
-import { evaluateExec, type ExecEvaluation, type ExecPolicyRequest } from "../../sessions/exec-policy.js";
+import { evaluateExec, type ExecEvaluation, type ExecPolicyRequest } from "../../sessions/evaluate-exec.js";
 import type { Sessions } from "../../sessions/sessions.js";
 import type { SpawnOptions } from "../../supervisor/api.js";
 
@@ -22,7 +22,7 @@ export interface ExecAuthorizationDeps {
   readonly passEnv: readonly string[];
 }
 
-export interface AuthorizedExec {
+interface AuthorizedExec {
   /** The session and agent that own the run. */
   readonly identity: ExecIdentity;
   readonly command: AllowedCommand;
@@ -142,7 +142,7 @@ export async function issueExecIdentity(sessions: Sessions, session: SessionReco
   };
 }
 
-export interface RequestedCommand {
+interface RequestedCommand {
   readonly argv: readonly string[];
   readonly cwd: string | undefined;
   /** The caller's whole environment; undefined: the caller gave none. */

@@ -9,20 +9,20 @@ import type { TaskStore } from "../../store/tasks/contract.js";
 import type { Problem, Run, Supervisor } from "../../supervisor/api.js";
 import { type TaskInput, taskKeyOfRun, type ApplyResult, type Tasks } from "../../tasks/tasks.js";
 import { type MaintenanceAction, planMaintenance, type WorkStatus } from "../../tasks/plan-maintenance.js";
-import { ObservationWindow, sweepTasks } from "../../tasks/sweep.js";
+import { ObservationWindow, sweepTasks } from "../../tasks/maintenance-pass.js";
 import type { TaskFinish, TaskInputEvent } from "../../tasks/transition.js";
 import { withUnansweredResult } from "../../tasks/wake-limits.js";
 import type { TaskEventFollower } from "../monitoring/event-follower.js";
 import type { SessionDelivery } from "./session-delivery.js";
 import { acknowledgeReadMessages, type ReadReceiptStore } from "./read-receipts.js";
-import { ProgressReporter, type ProgressReporterDeps } from "./progress.js";
+import { ProgressReporter, type ProgressReporterDeps } from "./progress-reporter.js";
 import { TypingIndicator, type TypingIndicatorDeps } from "./typing-indicator.js";
 import { type WorkStatusDeps, workStatusOf } from "./task-work-status.js";
 
 /**
  * The task of a run whose caller waited at a former gateway. Null: the run needs no task, or is not to continue.
  */
-export function taskForRecoveredRun(run: RunRecord): TaskInput | null {
+function taskForRecoveredRun(run: RunRecord): TaskInput | null {
   const { runId, sessionId, agentId, backendId, kind, policy, imported, hiddenAt, command } = run;
   const { callerBound, onOrphan } = policy;
   const plain = kind === "task" && backendId === null && imported === null;
@@ -61,7 +61,7 @@ export interface StartHooks {
   readonly onDetached: () => void;
 }
 
-export interface StartOptions {
+interface StartOptions {
   /** Aborts when the waiting caller disconnects; until then the end needs no notification. Default: no caller waits. */
   readonly waiting?: AbortSignal | undefined;
 }

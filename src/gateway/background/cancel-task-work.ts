@@ -15,7 +15,7 @@ const TASK_END_WAIT_MS = 5_000;
 /** How long to wait until the run of a task is recorded. */
 const POLL_MS = 20;
 
-export interface CancelDeps {
+interface CancelDeps {
   readonly store: Pick<TaskStore, "getTask"> & Pick<AcpStore, "getAcpSession" | "getAcpTurn">;
   readonly supervisor: Pick<Supervisor, "getRun">;
   readonly runStopper: RunStopper;

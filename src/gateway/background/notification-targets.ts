@@ -1,15 +1,14 @@
 import type { ChannelEntries } from "../../config/channels.js";
 import type { Config } from "../../config/schema.js";
-import { defaults } from "../../defaults.js";
 import { BadInput } from "../../errors.js";
 import type { ChannelTarget, NotificationTarget } from "../../model/outbox.js";
-import type { InteractionMode, SessionRecord } from "../../model/session.js";
-import type { ChatOrigin, DeliverMode, NotifyPolicy, TaskRecord } from "../../model/task.js";
+import type { InteractionMode } from "../../model/session.js";
+import type { ChatOrigin, DeliverMode, NotifyPolicy } from "../../model/task.js";
 import { type Requester, sessionIdOf } from "../../sessions/requester.js";
-import type { Sessions } from "../../sessions/sessions.js";
 import type { TaskStore } from "../../store/tasks/contract.js";
 import { resolveNotificationRouting, type RoutingRequest } from "../../tasks/notification-routing.js";
 import type { TaskInput } from "../../tasks/tasks.js";
+import { currentTask } from "./parent-session-and-task.js";
 
 /** The notification fields of a request. */
 export interface NotifyRequest {
@@ -20,7 +19,7 @@ export interface NotifyRequest {
   readonly background?: boolean | undefined;
 }
 
-export interface TargetRequest {
+interface TargetRequest {
   readonly requester: Requester;
   readonly requested: NotifyRequest;
   readonly mode: InteractionMode;
@@ -88,7 +87,7 @@ export function defaultOrigin({ channels, notify }: Omit<TargetDeps, "store">): 
 }
 
 /** Leaves out the address of the configured chat, so that one thread has one form and gets no message twice. */
-export function sameThread(channels: ChannelEntries, origin: ChatOrigin): ChatOrigin {
+function sameThread(channels: ChannelEntries, origin: ChatOrigin): ChatOrigin {
   const entry = Object.hasOwn(channels, origin.channel) ? channels[origin.channel] : undefined;
   const isConfigured = entry?.kind === "telegram" && entry.chat === origin.address;
   return isConfigured ? { ...origin, address: null } : origin;
@@ -128,34 +127,4 @@ export function assertMaySetOrigin(
   if (kind !== "operator") throw new BadInput("origin", `only the operator may set origin; ${consequence}`);
   if (!Object.hasOwn(channels, channel))
     throw new BadInput("origin", `there is no channel ${channel} in the config; ${consequence}`);
-}
-
-/** The parent session, open or closed. Null: none. */
-export async function findParentSession(
-  sessions: Pick<Sessions, "get">,
-  { parentSessionKey, lineage }: SessionRecord,
-): Promise<string | null> {
-  if (parentSessionKey === null) return null;
-  for (const id of lineage) if ((await sessions.get(id))?.key === parentSessionKey) return id;
-  return null;
-}
-
-/** The running turn and the longest queue. */
-const MAX_TURNS = 1 + defaults.acpQueued;
-
-/** The open task of the requesting session, which becomes the parent of a new task. */
-export async function findCurrentTask(
-  store: Pick<TaskStore, "listTasks">,
-  requester: Requester,
-): Promise<string | null> {
-  if (requester.kind !== "session") return null;
-  return (await currentTask(store, requester.session.id))?.taskId ?? null;
-}
-
-async function currentTask(
-  store: Pick<TaskStore, "listTasks">,
-  childSessionId: string,
-): Promise<TaskRecord | null> {
-  const open = await store.listTasks({ childSessionId, open: true, limit: MAX_TURNS });
-  return open.find(({ status }) => status === "running") ?? open.at(-1) ?? null;
 }

@@ -1,15 +1,18 @@
 import { newAgentSessionId, takesNewSessionId } from "../../agents/command-line.js";
 import { oneShotResult, type OneShotResult } from "../../agents/one-shot-result.js";
+import { RestingCheck } from "../../async/resting-check.js";
 import type { AgentEntry } from "../../config/agents.js";
 import { defaults } from "../../defaults.js";
 import { formatExitCode } from "../../text/exit-code.js";
 import { RunExists, SessionBusy, SessionClosed, SupervisorClosed } from "../../errors.js";
 import { OPEN_RUN_STATES, type RunRecord } from "../../model/run.js";
 import { CLI_BACKEND } from "../../model/enums.js";
-import type { SessionMessage, SessionRecord } from "../../model/session.js";
+import type { SessionRecord } from "../../model/session.js";
+import type { SessionMessage } from "../../model/session-message.js";
 import { readOutputText } from "../../queries/output.js";
 import { failureKindOf } from "../../queries/runs.js";
-import { findDelivered, packMessages, type SessionHistory } from "../../sessions/history.js";
+import type { SessionHistory } from "../../sessions/messages-and-inbox.js";
+import { findDelivered, packMessages } from "../../sessions/pack-messages.js";
 import type { Sessions } from "../../sessions/sessions.js";
 import type { MessageStore } from "../../store/messages/contract.js";
 import type { Problem, Supervisor } from "../../supervisor/api.js";
@@ -18,7 +21,7 @@ import { firstChars } from "../../text/truncate.js";
 /** The most prompts of one sweep, more than ever run at one time. */
 const MAX_UNANSWERED = 1_000;
 
-export interface OneShotAgentsDeps {
+interface OneShotAgentsDeps {
   readonly supervisor: Supervisor;
   readonly sessions: Sessions;
   readonly history: SessionHistory;
@@ -41,6 +44,8 @@ export class OneShotAgents implements AsyncDisposable {
   readonly #starting = new Map<string, string>();
   readonly #watched = new Set<string>();
   readonly #settling = new Set<Promise<unknown>>();
+  /** Records the answers to prompts that former gateways started. */
+  readonly unanswered = new RestingCheck(defaults.leftoverCheckMs, () => this.#settleUnanswered());
 
   constructor(deps: OneShotAgentsDeps) {
     this.#deps = deps;
@@ -89,8 +94,8 @@ export class OneShotAgents implements AsyncDisposable {
     return said.length === 0 ? null : this.#settle({ sessionId: session.id, runId });
   }
 
-  /** Records the answers to prompts that former gateways started. */
-  async settleUnanswered(): Promise<void> {
+  /** True: there are prompts without an answer. */
+  async #settleUnanswered(): Promise<boolean> {
     const { store, supervisor } = this.#deps;
     const unanswered = await store.listUnansweredMessages(
       { gatewayInstanceId: supervisor.instanceId },
@@ -103,6 +108,7 @@ export class OneShotAgents implements AsyncDisposable {
       const late = Date.now() - at > defaults.callerOwnerLossMs;
       if (late || (await supervisor.getRun(runId)) !== null) this.#watch({ sessionId, runId });
     }
+    return unanswered.length > 0;
   }
 
   /** Sends the rest of a prompt that a former gateway did not write completely. */
@@ -149,6 +155,7 @@ export class OneShotAgents implements AsyncDisposable {
         // The next gateway records the answer.
         if (cause instanceof SupervisorClosed) return;
         // The next sweep retries.
+        this.unanswered.wake();
         this.#deps.onProblem({ runId, message: "the agent's answer could not be recorded", cause });
       })
       .finally(() => this.#watched.delete(runId));

@@ -6,7 +6,7 @@ import { TaskEventFollower } from "../monitoring/event-follower.js";
 import { TaskMetrics } from "../monitoring/metrics.js";
 import { Background, type BackgroundDeps } from "./background-work.js";
 
-export interface OpenBackgroundOptions extends Omit<BackgroundDeps, "tasks" | "tail"> {
+interface OpenBackgroundOptions extends Omit<BackgroundDeps, "tasks" | "tail"> {
   readonly deliver: Deliver;
   readonly instanceId: string;
 }

@@ -2,8 +2,9 @@ import { INBOX_ACTOR } from "../../channels/deliver.js";
 import { defaults } from "../../defaults.js";
 import { InboxFull, SessionClosed } from "../../errors.js";
 import { type Notification, type OutboxEntry, outboxKey, type SessionTarget } from "../../model/outbox.js";
-import type { SessionMessage, SessionRecord } from "../../model/session.js";
-import type { SessionHistory } from "../../sessions/history.js";
+import type { SessionRecord } from "../../model/session.js";
+import type { SessionMessage } from "../../model/session-message.js";
+import type { SessionHistory } from "../../sessions/messages-and-inbox.js";
 import type { AcpStore } from "../../store/acp/contract.js";
 import type { MessageStore } from "../../store/messages/contract.js";
 import type { TaskStore } from "../../store/tasks/contract.js";
@@ -11,7 +12,7 @@ import { DeliveryFailed, type DeliveryReceipt } from "../../tasks/delivery-attem
 import { withUserNotified } from "../../tasks/notification-text.js";
 import { decideWake, wakeDepth } from "../../tasks/wake-limits.js";
 
-export interface SessionDeliveryDeps {
+interface SessionDeliveryDeps {
   readonly store: Pick<TaskStore, "getTask" | "commitTask" | "listOutbox"> &
     Pick<AcpStore, "getAcpSession" | "listAcpTurns"> &
     Pick<MessageStore, "listMessages"> & { getSession(id: string): Promise<SessionRecord | null> };

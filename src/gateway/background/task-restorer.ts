@@ -18,7 +18,7 @@ const PAGE_SIZE = 100;
 
 const RESTORED_REASON = "the store had lost this record, and it was restored";
 
-export interface TaskRestorerDeps {
+interface TaskRestorerDeps {
   /** The store itself, without the wrapper that records writes in the local copy. */
   readonly store: Store;
   readonly localCopy: TaskCopy;

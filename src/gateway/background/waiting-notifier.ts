@@ -1,6 +1,6 @@
 import { ELICITATION_KIND } from "../../acp/permissions/elicitation.js";
 import { defaults } from "../../defaults.js";
-import type { AcpPermissionRequest } from "../../model/acp/session-and-turn.js";
+import type { AcpPermissionRequest } from "../../model/acp/permission-request.js";
 import type { Notification } from "../../model/outbox.js";
 import type { SessionRecord } from "../../model/session.js";
 import type { TaskRecord } from "../../model/task.js";
@@ -10,7 +10,7 @@ import type { Deliver } from "../../tasks/delivery-attempt.js";
 import { redactedExcerpt } from "../../text/redact.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 
-export interface WaitingNotifierDeps {
+interface WaitingNotifierDeps {
   readonly store: Pick<TaskStore, "listTasks">;
   readonly sessions: { get(id: string): Promise<SessionRecord | null> };
   readonly deliver: Deliver;

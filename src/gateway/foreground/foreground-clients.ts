@@ -76,7 +76,8 @@ export class ForegroundClients implements Disposable {
   async #drainOutput(run: Run): Promise<void> {
     const reattached = new AbortController();
     this.#drains.set(run.runId, reattached);
-    for await (const _ of run.follow({ ack: true, signal: reattached.signal }));
+    const buffer = new Uint8Array(defaults.followBytes);
+    for await (const _ of run.follow({ ack: true, buffer, signal: reattached.signal }));
     this.#drains.delete(run.runId);
   }
 
@@ -85,8 +86,8 @@ export class ForegroundClients implements Disposable {
     const timer = setTimeout(() => {
       this.#timers.delete(runId);
       const run = this.#supervisor.run(runId);
-      // Not among the live runs: it has ended.
-      if (run === null) return;
+      // Null: the run has ended. The anchor watches a caller that is connected to it.
+      if (run === null || run.hasCaller) return;
       const done = run.service === null ? run.cancel({ actor }) : this.#drainOutput(run);
       void done.catch(() => undefined);
     }, ms);
@@ -127,9 +128,9 @@ export function claimInput(run: Run, foregroundClients: ForegroundClients): void
 
 /** A foreground run takes input only from its caller, unless it became a service and its caller disconnected. */
 export function assertSteerable(
-  { runId, callerBound, service }: Run,
+  { runId, callerBound, hasCaller, service }: Run,
   foregroundClients: ForegroundClients,
 ): void {
-  if (callerBound && (service === null || foregroundClients.isAttached(runId)))
+  if (callerBound && (service === null || hasCaller || foregroundClients.isAttached(runId)))
     throw new NotSteering(runId, "it runs in the foreground, and only its caller may write to it");
 }

@@ -20,7 +20,7 @@ const PAGE_SIZE = 200;
 const MAX_SHARED_PAGES = 32;
 
 /** The events that a follower reads. */
-export interface EventSelection {
+interface EventSelection {
   /** Only events of this run. */
   readonly runId?: string;
   /** Only events of runs of these sessions. */

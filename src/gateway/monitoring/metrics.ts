@@ -1,5 +1,4 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
-import { Counter, Gauge, Histogram, Registry } from "prom-client";
 import type { NativeObserver } from "../../anchor/native-observer.js";
 import { defaults } from "../../defaults.js";
 import type { RunEvent } from "../../model/run-event.js";
@@ -11,7 +10,9 @@ import type { EventFilter } from "../../store/runs/contract.js";
 import type { OutboxResult, TaskStore } from "../../store/tasks/contract.js";
 import type { Supervisor } from "../../supervisor/api.js";
 import { listLiveProcesses } from "../../supervisor/inspect/live-processes.js";
-import type { StoreHealth, StoreWriteHealth } from "./store-health.js";
+import { type Counter, type Histogram, MetricsRegistry } from "./prometheus.js";
+import { RunTotals } from "./run-totals.js";
+import type { StoreHealth, StoreWriteHealth } from "./store-write-health.js";
 
 type Attempt = OutboxResult["status"];
 
@@ -20,57 +21,48 @@ const UNDELIVERED = ["pending", "session_queued", "failed"] as const;
 
 /** Metrics of tasks: gauges over the store, and counters of this gateway since its start. */
 export class TaskMetrics {
-  readonly registry = new Registry();
-  readonly #ended = this.#counter("holdfast_task_end_total", "tasks ended, by how");
-  readonly #attempts = this.#counter(
-    "holdfast_task_attempt_total",
-    "attempts to deliver a message, by result; pending: it is retried",
-  );
+  readonly registry = new MetricsRegistry();
+  readonly #ended: Counter;
+  readonly #attempts: Counter;
 
   constructor(store: Pick<TaskStore, "countOpenTasks" | "countUndelivered">) {
+    const { registry } = this;
+    this.#ended = registry.counter("holdfast_task_end_total", "tasks ended, by status", "status");
+    this.#attempts = registry.counter(
+      "holdfast_task_attempt_total",
+      "attempts to deliver a message, by result; pending: it is retried",
+      "status",
+    );
+    for (const status of TASK_STATUSES.filter(isTaskEnded)) this.#ended.add(0, status);
+    for (const status of ATTEMPTS) this.#attempts.add(0, status);
     const open = TASK_STATUSES.filter((status) => !isTaskEnded(status));
-    for (const status of TASK_STATUSES.filter(isTaskEnded)) this.#ended.inc({ status }, 0);
-    for (const status of ATTEMPTS) this.#attempts.inc({ status }, 0);
-    this.#gauge("holdfast_tasks", "open tasks, by status", open, () => store.countOpenTasks());
-    this.#gauge(
+    registry.gauges("holdfast_tasks", "open tasks, by status", "status", () =>
+      countsOf(open, store.countOpenTasks()),
+    );
+    registry.gauges(
       "holdfast_task_messages",
       "messages not delivered: pending, waiting in a session, failed",
-      UNDELIVERED,
-      () => store.countUndelivered(),
+      "status",
+      () => countsOf(UNDELIVERED, store.countUndelivered()),
     );
   }
 
   countEnd(status: TaskStatus): void {
-    this.#ended.inc({ status });
+    this.#ended.add(1, status);
   }
 
   countAttempt(status: Attempt): void {
-    this.#attempts.inc({ status });
+    this.#attempts.add(1, status);
   }
+}
 
-  #counter(name: string, help: string): Counter<"status"> {
-    return new Counter({ name, help, labelNames: ["status"], registers: [this.registry] });
-  }
-
-  #gauge(
-    name: string,
-    help: string,
-    statuses: readonly string[],
-    count: () => Promise<ReadonlyMap<string, number>>,
-  ): void {
-    const gauge: Gauge<"status"> = new Gauge({
-      name,
-      help,
-      labelNames: ["status"],
-      registers: [this.registry],
-      collect: async () => {
-        const counts = await count().catch(() => null);
-        // A store that cannot be read must not keep the other metrics from being reported.
-        if (counts === null) return gauge.reset();
-        for (const status of statuses) gauge.set({ status }, counts.get(status) ?? 0);
-      },
-    });
-  }
+/** The count of each status. Empty if the store cannot be read: the other metrics are reported all the same. */
+async function countsOf(
+  statuses: readonly string[],
+  counting: Promise<ReadonlyMap<string, number>>,
+): Promise<ReadonlyMap<string, number>> {
+  const counts = await counting.catch(() => null);
+  return new Map(counts === null ? [] : statuses.map((status) => [status, counts.get(status) ?? 0]));
 }
 
 const PREFIX = "holdfast_run_";
@@ -80,7 +72,8 @@ const PAGE_SIZE = 500;
 
 /** Prometheus metrics, counted from the events of all supervisors of the state directory since this gateway's start. */
 export class Metrics implements AsyncDisposable {
-  readonly #registry = new Registry();
+  readonly totals = new RunTotals();
+  readonly #registry = new MetricsRegistry();
   readonly #supervisor: Supervisor;
   readonly #tasks: Pick<TaskMetrics, "registry">;
   readonly #filter: Pick<EventFilter, "stateId">;
@@ -90,9 +83,9 @@ export class Metrics implements AsyncDisposable {
   #timer: NodeJS.Timeout | null = null;
 
   readonly #spawned = this.#counter("spawn_total", "commands executed");
-  readonly #exited = this.#counter("exit_total", "runs ended, by reason", ["reason"]);
-  readonly #timedOut = this.#counter("timeout_total", "runs ended by a timeout", ["type"]);
-  readonly #cleaned = this.#counter("cleanup_kill_total", "processes ended besides the leader", ["mode"]);
+  readonly #exited = this.#counter("exit_total", "runs ended, by reason", "reason");
+  readonly #timedOut = this.#counter("timeout_total", "runs ended by a timeout", "type");
+  readonly #cleaned = this.#counter("cleanup_kill_total", "processes ended besides the leader", "mode");
   readonly #orphans = this.#counter("reconcile_orphans_total", "runs found without an owner and reconciled");
   readonly #stolen = this.#counter("lease_steal_total", "leases taken from a dead or stuck owner");
   readonly #restored = this.#counter(
@@ -114,8 +107,8 @@ export class Metrics implements AsyncDisposable {
     this.#supervisor = supervisor;
     this.#tasks = tasks;
     this.#filter = filter;
-    for (const type of ["overall", "no_output"]) this.#timedOut.inc({ type }, 0);
-    for (const mode of ["pid", "pgid", "cgroup", "job"]) this.#cleaned.inc({ mode }, 0);
+    for (const type of ["overall", "no_output"]) this.#timedOut.add(0, type);
+    for (const mode of ["pid", "pgid", "cgroup", "job"]) this.#cleaned.add(0, mode);
     const open = async (): Promise<readonly RunRecord[]> =>
       (
         await supervisor.listRunsOrLocal({
@@ -124,14 +117,8 @@ export class Metrics implements AsyncDisposable {
           withoutLabels: true,
         })
       ).runs;
-    const ofStore = (name: string, help: string, value: (now: StoreWriteHealth) => number): void => {
-      const gauge: Gauge = new Gauge({
-        name: `holdfast_store_${name}`,
-        help,
-        registers: [this.#registry],
-        collect: () => gauge.set(value(health.get())),
-      });
-    };
+    const ofStore = (name: string, help: string, value: (now: StoreWriteHealth) => number): void =>
+      this.#registry.gauge(`holdfast_store_${name}`, help, () => value(health.get()));
     ofStore("writable", "1: the last write to the store was accepted", (now) => Number(now.writable));
     ofStore("write_backlog", "writes of runs that wait to be repeated", (now) => now.backlog);
     ofStore(
@@ -139,37 +126,27 @@ export class Metrics implements AsyncDisposable {
       "time since the leases of this gateway were last renewed",
       (now) => now.renewalMs / 1000,
     );
-    const live = new Gauge({
-      name: "holdfast_runs",
-      help: "open runs, by state",
-      labelNames: ["state"],
-      registers: [this.#registry],
-      collect: async () => {
-        const runs = await open();
-        for (const state of OPEN_RUN_STATES)
-          live.set({ state }, runs.filter((run) => run.state === state).length);
-      },
+    this.#registry.gauges("holdfast_runs", "open runs, by state", "state", async () => {
+      const runs = await open();
+      return new Map(
+        OPEN_RUN_STATES.map((state) => [state, runs.filter((run) => run.state === state).length]),
+      );
     });
-    const processes = new Gauge({
-      name: "holdfast_processes",
-      help: "live processes in the runs of this machine",
-      registers: [this.#registry],
-      collect: async () => {
-        const runs = await listLiveProcesses(host, await open());
-        processes.set([...runs.values()].reduce((total, run) => total + run.processes.length, 0));
-      },
+    this.#registry.gauge("holdfast_processes", "live processes in the runs of this machine", async () => {
+      const runs = await listLiveProcesses(host, await open());
+      return [...runs.values()].reduce((total, run) => total + run.processes.length, 0);
     });
   }
 
   /** Counts new events: at each scrape, and periodically before events are deleted. */
   async start(): Promise<void> {
-    await this.#catchUp();
-    this.#timer = setInterval(() => void this.#catchUp(), defaults.eventPollMs).unref();
+    await this.catchUp();
+    this.#timer = setInterval(() => void this.catchUp(), defaults.metricsCountMs).unref();
   }
 
   async text(): Promise<string> {
-    await this.#catchUp();
-    return Registry.merge([this.#registry, this.#tasks.registry]).metrics();
+    await this.catchUp();
+    return `${await this.#registry.text()}\n${await this.#tasks.registry.text()}`;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -178,7 +155,7 @@ export class Metrics implements AsyncDisposable {
   }
 
   /** Never rejects: if the store cannot be read, the next call continues at the same event. */
-  #catchUp(): Promise<void> {
+  catchUp(): Promise<void> {
     this.#counting ??= this.#countNewEvents()
       .catch(() => undefined)
       .finally(() => {
@@ -205,9 +182,10 @@ export class Metrics implements AsyncDisposable {
 
   /** Never rejects. */
   async #countEvent(event: RunEvent): Promise<void> {
+    this.totals.count(event);
     switch (event.type) {
       case "spawn": {
-        this.#spawned.inc();
+        this.#spawned.add(1);
         const record = await this.#supervisor.getRun(event.runId).catch(() => null);
         if (record !== null) this.#spawnSeconds.observe(Math.max(0, event.at - record.createdAt) / 1000);
         return;
@@ -217,9 +195,9 @@ export class Metrics implements AsyncDisposable {
         return;
       case "exit": {
         const { reason } = event.data;
-        this.#exited.inc({ reason });
-        if (reason === "overall-timeout") this.#timedOut.inc({ type: "overall" });
-        if (reason === "no-output-timeout") this.#timedOut.inc({ type: "no_output" });
+        this.#exited.add(1, reason);
+        if (reason === "overall-timeout") this.#timedOut.add(1, "overall");
+        if (reason === "no-output-timeout") this.#timedOut.add(1, "no_output");
         const stopped = this.#stops.get(event.runId);
         if (stopped !== undefined) this.#stopSeconds.observe(Math.max(0, event.at - stopped) / 1000);
         this.#stops.delete(event.runId);
@@ -227,20 +205,20 @@ export class Metrics implements AsyncDisposable {
       }
       case "cleanup": {
         const { mode, residue, ended = residue } = event.data;
-        if (ended > 0) this.#cleaned.inc({ mode }, ended);
+        if (ended > 0) this.#cleaned.add(ended, mode);
         return;
       }
       case "escape":
-        this.#escaped.inc();
+        this.#escaped.add(1);
         return;
       case "reconcile":
         // The run was held all the time; only the store had lost its record.
         if (event.data.action === "restore") {
-          this.#restored.inc();
+          this.#restored.add(1);
           return;
         }
-        if (event.data.action !== "leave") this.#orphans.inc();
-        if (event.data.action !== "leave" && event.data.from !== event.data.by) this.#stolen.inc();
+        if (event.data.action !== "leave") this.#orphans.add(1);
+        if (event.data.action !== "leave" && event.data.from !== event.data.by) this.#stolen.add(1);
         return;
       case "output":
       case "output-lost":
@@ -257,20 +235,12 @@ export class Metrics implements AsyncDisposable {
     }
   }
 
-  #counter<Label extends string = never>(
-    name: string,
-    help: string,
-    labelNames: Label[] = [],
-  ): Counter<Label> {
-    return new Counter({ name: `${PREFIX}${name}`, help, labelNames, registers: [this.#registry] });
+  #counter(name: string, help: string, label: string | null = null): Counter {
+    return this.#registry.counter(`${PREFIX}${name}`, help, label);
   }
 
   #histogram(name: string, help: string): Histogram {
-    return new Histogram({
-      name: `${PREFIX}${name}`,
-      help,
-      buckets: [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 60],
-      registers: [this.#registry],
-    });
+    const bounds = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 60];
+    return this.#registry.histogram(`${PREFIX}${name}`, help, bounds);
   }
 }

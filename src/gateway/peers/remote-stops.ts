@@ -19,7 +19,7 @@ import type { Requester } from "../../sessions/requester.js";
 import type { RemoteStopStore } from "../../store/gateways/contract.js";
 import type { Supervisor } from "../../supervisor/api.js";
 import type { CancelOptions } from "../../supervisor/check-options.js";
-import type { RunLocator } from "./locators.js";
+import type { RunLocator } from "./run-and-session-locators.js";
 import { onBehalfOfHeader, Peer, type PeerDirectory, type PeerErrorFactory } from "./peer.js";
 
 /** The result of a stop; `result` is null while it is handed over. */

@@ -13,14 +13,9 @@ import { sessionIdOf } from "../../sessions/requester.js";
 import { type TaskInput, taskKeyOfRun } from "../../tasks/tasks.js";
 import { authorizeCommand, authorizeExec, issueExecIdentity } from "../auth/exec-authorization.js";
 import type { StartHooks } from "../background/background-work.js";
-import {
-  assertMaySetOrigin,
-  findCurrentTask,
-  findParentSession,
-  resolveTargets,
-  waitingOptions,
-} from "../background/notification-targets.js";
-import type { HandlerDeps } from "./deps.js";
+import { assertMaySetOrigin, resolveTargets, waitingOptions } from "../background/notification-targets.js";
+import { findCurrentTask, findParentSession } from "../background/parent-session-and-task.js";
+import type { HandlerDeps } from "./handler-deps.js";
 import { assertRunIdUnused } from "./exec-as-task.js";
 import { execCommand } from "./exec.js";
 

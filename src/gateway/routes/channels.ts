@@ -4,7 +4,7 @@ import type { Notification } from "../../model/outbox.js";
 import { DeliveryFailed } from "../../tasks/delivery-attempt.js";
 import type { RouteHandlers } from "../../api/contract.js";
 import { describeChannels } from "../../channels/check-channel.js";
-import type { HandlerDeps } from "./deps.js";
+import type { HandlerDeps } from "./handler-deps.js";
 
 export function createChannelHandlers(
   deps: Pick<HandlerDeps, "channels" | "deliver" | "assertAcceptingRuns">,

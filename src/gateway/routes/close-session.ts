@@ -4,9 +4,9 @@ import type { RequestContext, ResponseOf } from "../../api/contract.js";
 import { OPEN_RUN_STATES, type RunRecord } from "../../model/run.js";
 import type { SessionRecord, SessionScope } from "../../model/session.js";
 import type { Requester } from "../../sessions/requester.js";
-import type { HandlerDeps } from "./deps.js";
+import type { HandlerDeps } from "./handler-deps.js";
 
-export type CloseTreeDeps = Pick<
+type CloseTreeDeps = Pick<
   HandlerDeps,
   "store" | "sessions" | "acp" | "authorizer" | "supervisor" | "runStopper"
 >;

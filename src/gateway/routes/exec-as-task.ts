@@ -7,13 +7,9 @@ import type { Supervisor } from "../../supervisor/api.js";
 import { type TaskInput, taskKeyOfRun } from "../../tasks/tasks.js";
 import { displayCommand, redactText } from "../../text/redact.js";
 import { type AllowedCommand, authorizeExec, type ExecIdentity } from "../auth/exec-authorization.js";
-import {
-  assertMaySetOrigin,
-  findCurrentTask,
-  resolveTargets,
-  waitingOptions,
-} from "../background/notification-targets.js";
-import type { HandlerDeps } from "./deps.js";
+import { assertMaySetOrigin, resolveTargets, waitingOptions } from "../background/notification-targets.js";
+import { findCurrentTask } from "../background/parent-session-and-task.js";
+import type { HandlerDeps } from "./handler-deps.js";
 import { execCommand } from "./exec.js";
 
 type ExecBody = ParsedRequestOf<"exec">["body"];
@@ -38,7 +34,7 @@ export function createExecHandler(deps: HandlerDeps) {
  * Runs a command. Background work is a task: from the start if the request says so, otherwise from when the response is
  * sent while the command still runs.
  */
-export async function execAsTask(
+async function execAsTask(
   deps: HandlerDeps,
   body: ExecBody,
   context: RequestContext,

@@ -13,11 +13,18 @@ import { newRunId } from "../../model/ids.js";
 import type { RunRecord } from "../../model/run.js";
 import { outputPieceResponse, readOutputText } from "../../queries/output.js";
 import { currentRun, type Failure, failureKindOf } from "../../queries/runs.js";
-import type { CommandInput, Run, RunEnding, SpawnOptions, Supervisor } from "../../supervisor/api.js";
+import type {
+  CommandInput,
+  OutputChunk,
+  Run,
+  RunEnding,
+  SpawnOptions,
+  Supervisor,
+} from "../../supervisor/api.js";
 import type { ExecIdentity } from "../auth/exec-authorization.js";
 import type { StartHooks } from "../background/background-work.js";
-import type { HandlerDeps } from "./deps.js";
-import { waitReadyOrStop } from "./runs.js";
+import type { HandlerDeps } from "./handler-deps.js";
+import { waitReadyOrStop } from "./services.js";
 
 type ExecBody = ParsedRequestOf<"exec">["body"];
 
@@ -74,16 +81,11 @@ export async function execCommand(
   const now = end?.record ?? (await requireRecord(supervisor, run.runId));
   const ended = end !== null;
   const streams: readonly StreamName[] = ["stdout", "stderr"];
+  // The output of a command that was just executed is nearly always empty, so its directory is not searched.
+  const read: Run["read"] = (name, options) =>
+    body.background ? readNothing(name) : run.read(name, options);
   const output = await Promise.all(
-    streams.map((stream) =>
-      readOutputText(
-        (name, options) => supervisor.readOutput(run.runId, name, options),
-        stream,
-        0,
-        body.maxChars,
-        ended,
-      ),
-    ),
+    streams.map((stream) => readOutputText(read, stream, 0, body.maxChars, ended)),
   );
   return {
     run: now,
@@ -94,6 +96,10 @@ export async function execCommand(
     ptyFellBack,
     readiness,
   };
+}
+
+async function readNothing(stream: StreamName): Promise<OutputChunk> {
+  return { stream, offset: 0, bytes: new Uint8Array(0) };
 }
 
 /** Null: the run has not ended. */

@@ -6,7 +6,7 @@ import type { HiddenEvent, RunEvent } from "../../model/run-event.js";
 import { runsSeenBy } from "../../queries/runs.js";
 import type { Requester } from "../../sessions/requester.js";
 import { EventCursor, type EventSource } from "../../store/runs/event-cursor.js";
-import type { HandlerDeps } from "./deps.js";
+import type { HandlerDeps } from "./handler-deps.js";
 import { systemClock } from "../../async/clock.js";
 import { defaults } from "../../defaults.js";
 import type { Supervisor } from "../../supervisor/api.js";
@@ -35,6 +35,8 @@ export function createGatewayHandlers(deps: HandlerDeps) {
     },
     stop: ({ body }) => deps.shutDown(body),
     listGateways: async () => ({ gateways: [...(await deps.listGateways())] }),
+
+    health: () => deps.health(),
 
     events: async ({ query }, { requester }) => {
       const { after, limit, run } = query;

@@ -4,7 +4,7 @@ import { BadInput, NotFound, SessionClosed } from "../../errors.js";
 import { withLeases } from "../../queries/agent-runs.js";
 import { readSessionHistory, readSessionInbox, readSessionStatus } from "../../queries/sessions.js";
 import { closeDescendants, closeOneSession } from "./close-session.js";
-import type { HandlerDeps } from "./deps.js";
+import type { HandlerDeps } from "./handler-deps.js";
 
 export function createSessionHandlers(deps: HandlerDeps) {
   const { supervisor, authorizer, history, store, sessions, oneShotAgents, onRead } = deps;

@@ -8,13 +8,9 @@ import { taskKeyOfCaller, type ApplyResult } from "../../tasks/tasks.js";
 import { describeAction } from "../../tasks/plan-maintenance.js";
 import type { TaskInputEvent } from "../../tasks/transition.js";
 import { cancelTaskWork } from "../background/cancel-task-work.js";
-import {
-  assertMaySetOrigin,
-  channelTargetOf,
-  findCurrentTask,
-  resolveTargets,
-} from "../background/notification-targets.js";
-import type { HandlerDeps } from "./deps.js";
+import { assertMaySetOrigin, channelTargetOf, resolveTargets } from "../background/notification-targets.js";
+import { findCurrentTask } from "../background/parent-session-and-task.js";
+import type { HandlerDeps } from "./handler-deps.js";
 
 /** The agent id of a task. A session can only name its own; the operator any. */
 function resolveAgentId(requester: Requester, named: string | undefined): string | null {

@@ -20,7 +20,7 @@ export interface CountedRequest extends Disposable {
   countAnswer(bytes: number): void;
 }
 
-export interface AdmissionLimits {
+interface AdmissionLimits {
   readonly requests: number;
   readonly streams: number;
   readonly bytes: number;
@@ -58,8 +58,7 @@ export class AdmissionControl {
 
   /** Counts a request until it is disposed of. Throws TooManyRequests. */
   request(requester: Requester): CountedRequest {
-    if (requester.kind === "operator")
-      return { countBody: () => undefined, countAnswer: () => undefined, ...NOT_COUNTED };
+    if (requester.kind === "operator") return NOT_COUNTED;
     const { id } = requester.session;
     const sessionQueue = this.#queueOf(id);
     const limit = this.#limits.bytes;
@@ -210,4 +209,9 @@ function once(act: () => void): () => void {
   };
 }
 
-const NOT_COUNTED: Disposable = { [Symbol.dispose]: () => undefined };
+/** Counts nothing: the requests and streams of the operator are not limited. */
+export const NOT_COUNTED: CountedRequest = {
+  countBody: () => undefined,
+  countAnswer: () => undefined,
+  [Symbol.dispose]: () => undefined,
+};

@@ -1,7 +1,7 @@
 import type { IncomingMessage, RequestListener } from "node:http";
 import type { Duplex } from "node:stream";
 import type { Verb } from "../../api/contract.js";
-import { advertisedAddress, parseLoopback, parsePeerAddress } from "../../config/addresses.js";
+import { advertisedAddress, parseLoopback, parsePeerAddress } from "../../config/network-addresses.js";
 import type { Config } from "../../config/schema.js";
 import type { PeerAddress } from "../../model/gateway.js";
 import type { RunRecord } from "../../model/run.js";
@@ -16,10 +16,12 @@ import {
   findTokenHash,
   type FindTokenHash,
 } from "../auth/authentication.js";
-import type { AcpSessionLocator, RunLocator } from "../peers/locators.js";
+import type { AcpSessionLocator, RunLocator } from "../peers/run-and-session-locators.js";
 import { parseOnBehalfOf, type Peer, type PeerDirectory } from "../peers/peer.js";
 import { ConnectionLimiter } from "./request-limits.js";
-import { type AllowedHosts, type Listener, listenOnLoopback, listenOnSocket } from "./local-listener.js";
+import { listenOnSocket } from "./socket-listener.js";
+import type { Listener } from "./http-server.js";
+import { type AllowedHosts, listenOnLoopback } from "./loopback-listener.js";
 import { listenForPeers } from "./peer-listener.js";
 
 /** How a listener authenticates requests and forwards them to peers. */
@@ -32,6 +34,8 @@ export interface ListenerPolicy {
   readonly authenticate: (request: IncomingMessage) => Promise<Requester>;
   /** Finds the token that a client names before it proves that it knows it. Null: this listener uses no tokens. */
   readonly findTokenHash: FindTokenHash | null;
+  /** Headers of a refused WebSocket. */
+  readonly refusalHeaders: Readonly<Record<string, string>>;
   /** Only peers connect; they may request only what concerns runs and ACP sessions. */
   readonly peersOnly: boolean;
   /** The peer that owns a visible run. Null: this gateway handles the request. Rejects if a peer's request would be forwarded again. */
@@ -40,7 +44,7 @@ export interface ListenerPolicy {
   readonly locateAcpSession: (requester: Requester, verb: Verb, id: string) => Promise<Peer | null>;
 }
 
-export interface ListenerPolicyDeps {
+interface ListenerPolicyDeps {
   readonly store: Store;
   readonly supervisor: Supervisor;
   readonly authorizer: Authorizer;
@@ -79,6 +83,7 @@ export function createListenerPolicies({
       authenticate: (request) =>
         authenticateRequest((token) => authenticateToken(sessions, operator, token), request),
       findTokenHash: (tokenId) => findTokenHash(sessions, operator, tokenId),
+      refusalHeaders: {},
       peersOnly: false,
       locateRun: async (requester, runId) => runLocator.peerFor(await findRemoteRun(requester, runId)),
       locateAcpSession: (requester, verb, id) => acpSessionLocator.peerFor(requester, verb, id),
@@ -88,6 +93,7 @@ export function createListenerPolicies({
       connectionLimiter: null,
       authenticate: (request) => parseOnBehalfOf(store, peerDirectory, sessions, request),
       findTokenHash: null,
+      refusalHeaders: {},
       peersOnly: true,
       locateRun: async (requester, runId) => runLocator.assertLocal(await findRemoteRun(requester, runId)),
       locateAcpSession: (requester, verb, id) => acpSessionLocator.assertLocal(requester, verb, id),
@@ -95,7 +101,7 @@ export function createListenerPolicies({
   };
 }
 
-export interface ListenersDeps {
+interface ListenersDeps {
   readonly home: string;
   readonly instanceId: string;
   readonly config: Pick<Config, "gateway" | "peers">;
@@ -115,7 +121,7 @@ export interface ListenersDeps {
 }
 
 /** The address and key by which peers reach this gateway. */
-export interface PeerEndpoint {
+interface PeerEndpoint {
   readonly address: PeerAddress;
   readonly peerKey: string;
 }

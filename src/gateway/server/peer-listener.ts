@@ -4,7 +4,8 @@ import type { Socket } from "node:net";
 import { defaults } from "../../defaults.js";
 import type { PeerAddress } from "../../model/gateway.js";
 import { derivePeerKey, newPeerKey, peersBySocket } from "../peers/peer.js";
-import { closeServer, type Listener, listenOnPort, serverLimits } from "./local-listener.js";
+import { closeServer, type Listener, serverLimits } from "./http-server.js";
+import { listenOnPort } from "./loopback-listener.js";
 
 export interface PeerListener extends Listener {
   /** With the actual port. */

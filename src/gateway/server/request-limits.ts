@@ -104,27 +104,46 @@ export class RequestPipelines {
 
 /** A token bucket per requester. */
 export class RateLimiter {
-  readonly #perSecond: number;
+  readonly perSecond: number;
   readonly #burst: number;
   readonly #buckets = new Map<string, { tokens: number; at: number }>();
 
   constructor(perSecond: number, burst: number) {
-    this.#perSecond = perSecond;
+    this.perSecond = perSecond;
     this.#burst = burst;
   }
 
   tryTake(who: string, now = performance.now()): boolean {
-    const known = this.#buckets.get(who) ?? { tokens: this.#burst, at: now };
-    const tokens = Math.min(this.#burst, known.tokens + ((now - known.at) / 1000) * this.#perSecond);
-    this.#buckets.set(who, { tokens: Math.max(0, tokens - 1), at: now });
-    // A bucket that is full again need not be kept.
-    if (this.#buckets.size > 1_000) this.#evictFull(now);
+    let bucket = this.#buckets.get(who);
+    if (bucket === undefined) {
+      // A bucket that is full again need not be kept.
+      if (this.#buckets.size >= MAX_BUCKETS) this.#evictFull(now);
+      bucket = { tokens: this.#burst, at: now };
+      this.#buckets.set(who, bucket);
+    }
+    const tokens = Math.min(this.#burst, bucket.tokens + ((now - bucket.at) / 1000) * this.perSecond);
+    bucket.tokens = Math.max(0, tokens - 1);
+    bucket.at = now;
     return tokens >= 1;
   }
 
   #evictFull(now: number): void {
-    const fullAfterMs = (this.#burst / this.#perSecond) * 1000;
+    const fullAfterMs = (this.#burst / this.perSecond) * 1000;
     for (const [who, { at }] of this.#buckets) if (now - at > fullAfterMs) this.#buckets.delete(who);
+  }
+}
+
+const MAX_BUCKETS = 1_000;
+
+/** The rate limits of one listener: one per session, and a higher one for the operator. */
+export class RequestRateLimiter {
+  readonly #operator = new RateLimiter(defaults.operatorRequestsPerSecond, defaults.operatorRequestBurst);
+  readonly #sessions = new RateLimiter(defaults.requestsPerSecond, defaults.requestBurst);
+
+  /** Null: the request is within the limit; otherwise the limit per second. */
+  tryTake({ kind, actor }: Requester): number | null {
+    const limiter = kind === "operator" ? this.#operator : this.#sessions;
+    return limiter.tryTake(actor) ? null : limiter.perSecond;
   }
 }
 

@@ -1,6 +1,5 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import {
-  contract,
   GATEWAY_STOPPING,
   type RequestContext,
   type RouteHandlers,
@@ -8,73 +7,53 @@ import {
   type Verb,
 } from "../../api/contract.js";
 import { errorHeaders, httpStatusOf, toErrorResponse } from "../../api/error-response.js";
-import type { Route } from "../../api/route.js";
 import { CHALLENGE_PATH } from "../../api/token-proof.js";
-import { defaults } from "../../defaults.js";
 import {
   AcpClosed,
   AcpNotHeld,
   AcpTimeout,
-  BadInput,
   NotFound,
   PeerUnreachable,
   SupervisorClosed,
-  TooLarge,
   TooManyRequests,
 } from "../../errors.js";
 import type { Requester } from "../../sessions/requester.js";
 import { answerChallenge } from "../auth/authentication.js";
-import { isAcpVerb } from "../peers/locators.js";
 import { proxyRequest } from "../peers/proxy.js";
-import { createAcpHandlers } from "../routes/acp-sessions.js";
-import { createAcpAgentHandlers } from "../routes/acp-agent.js";
-import { createAcpRuleHandlers } from "../routes/permission-rules.js";
+import { createAcpHandlers } from "../routes/acp/sessions.js";
+import { createAcpAgentHandlers } from "../routes/acp/agent.js";
+import { createAcpRuleHandlers } from "../routes/acp/permission-rules.js";
 import { createAgentHandlers } from "../routes/agents.js";
 import { createChannelHandlers } from "../routes/channels.js";
-import type { HandlerDeps } from "../routes/deps.js";
+import type { HandlerDeps } from "../routes/handler-deps.js";
+import { createDashboardHandlers } from "../routes/dashboard.js";
 import { createExecHandler } from "../routes/exec-as-task.js";
 import { createGatewayHandlers } from "../routes/gateway.js";
-import { createRunHandlers, createServiceHandlers } from "../routes/runs.js";
+import { createRunViewHandler } from "../routes/view-runs.js";
+import { createRunHandlers } from "../routes/runs.js";
+import { createServiceHandlers } from "../routes/services.js";
 import { createApprovalHandlers, createSessionHandlers } from "../routes/sessions.js";
 import { createTaskHandlers } from "../routes/tasks.js";
-import type { AdmissionControl, CountedRequest } from "./admission-control.js";
-import { RateLimiter, RequestPipelines } from "./request-limits.js";
+import { type AdmissionControl, type CountedRequest, NOT_COUNTED } from "./admission-control.js";
+import { readJson, sendJson } from "./json-messages.js";
+import { RequestPipelines, RequestRateLimiter } from "./request-limits.js";
 import type { ListenerPolicy } from "./listeners.js";
-import { assertAllowedHost } from "./local-listener.js";
-
-/** The decoded parameters of `path` by the names in `pattern` (`/v1/runs/{runId}`). Null: no match. */
-export function matchPath(pattern: string, path: string): Record<string, string> | null {
-  const wanted = pattern.split("/");
-  const given = path.split("/");
-  if (wanted.length !== given.length) return null;
-  const params: Record<string, string> = {};
-  for (const [at, part] of wanted.entries()) {
-    const found = given[at] ?? "";
-    const [, name] = /^\{(\w+)\}$/.exec(part) ?? [];
-    if (name === undefined) {
-      if (part !== found) return null;
-    } else {
-      try {
-        params[name] = decodeURIComponent(found);
-      } catch {
-        return null;
-      }
-    }
-  }
-  return params;
-}
+import { MCP_PATH, type McpEndpoint } from "./mcp-endpoint.js";
+import { assertAllowedHost } from "./loopback-listener.js";
+import { findRoute, type RequestTarget, requestTarget } from "./route-table.js";
 
 /** Routes whose response is a stream or not JSON. Resolves with true if the request was handled. */
 export type StreamingRoutes = (
   request: IncomingMessage,
   response: ServerResponse,
-  url: URL,
+  target: RequestTarget,
   context: RequestContext,
 ) => Promise<boolean>;
 
-export interface RouterOptions {
+interface RouterOptions {
   readonly handlers: RouteHandlers;
   readonly streamingRoutes: StreamingRoutes;
+  readonly mcpEndpoint: McpEndpoint;
   readonly policy: ListenerPolicy;
   readonly admissionControl: AdmissionControl;
   /** Rejects with SessionStorageFull. */
@@ -87,31 +66,56 @@ export interface RouterOptions {
 export function createRouter(
   options: RouterOptions,
 ): (request: IncomingMessage, response: ServerResponse) => void {
-  const rateLimiter = new RateLimiter(defaults.requestsPerSecond, defaults.requestBurst);
+  const rateLimiter = new RequestRateLimiter();
   const pipelines = new RequestPipelines();
   return (request, response) => {
-    const disconnected = new AbortController();
-    response.once("close", () =>
-      disconnected.abort(options.isStopping() ? GATEWAY_STOPPING : "the caller left"),
-    );
-    const onFailure = (error: unknown): void => {
-      // Not logged: requests that broke off, or that the stopping gateway broke off or refused.
-      const broken =
-        request.errored !== null ||
-        disconnected.signal.reason === GATEWAY_STOPPING ||
-        error instanceof SupervisorClosed ||
-        // Not logged either: an unreachable host.
-        error instanceof PeerUnreachable ||
-        isAgentFailure(error);
-      if (httpStatusOf(error) >= 500 && !broken)
-        options.onFailure(error, `${request.method ?? ""} ${request.url ?? ""}`);
-      if (response.headersSent || response.destroyed) response.destroy();
-      else sendJson(response, httpStatusOf(error), toErrorResponse(error), errorHeaders(error));
-    };
+    const handled = new HandledRequest(options, request, response);
     pipelines.add(request.socket, () =>
-      handleRequest(options, rateLimiter, request, response, disconnected.signal).catch(onFailure),
+      handleRequest(options, rateLimiter, handled).catch((error: unknown) => handled.fail(error)),
     );
   };
+}
+
+/** A request and its response. The signal is created when a handler first reads it. */
+class HandledRequest {
+  readonly request: IncomingMessage;
+  readonly response: ServerResponse;
+  readonly #options: RouterOptions;
+  #disconnected: AbortSignal | null = null;
+
+  constructor(options: RouterOptions, request: IncomingMessage, response: ServerResponse) {
+    this.request = request;
+    this.response = response;
+    this.#options = options;
+  }
+
+  /** Aborts when the connection is closed, or the response is sent. */
+  get disconnected(): AbortSignal {
+    if (this.#disconnected !== null) return this.#disconnected;
+    const controller = new AbortController();
+    this.#disconnected = controller.signal;
+    const abort = (): void =>
+      controller.abort(this.#options.isStopping() ? GATEWAY_STOPPING : "the caller left");
+    if (this.response.closed) abort();
+    else this.response.once("close", abort);
+    return controller.signal;
+  }
+
+  fail(error: unknown): void {
+    const { request, response } = this;
+    // Not logged: requests that broke off, or that the stopping gateway broke off or refused.
+    const broken =
+      request.errored !== null ||
+      (response.closed && this.#options.isStopping()) ||
+      error instanceof SupervisorClosed ||
+      // Not logged either: an unreachable host.
+      error instanceof PeerUnreachable ||
+      isAgentFailure(error);
+    if (httpStatusOf(error) >= 500 && !broken)
+      this.#options.onFailure(error, `${request.method ?? ""} ${request.url ?? ""}`);
+    if (response.headersSent || response.destroyed) response.destroy();
+    else sendJson(response, httpStatusOf(error), toErrorResponse(error), errorHeaders(error));
+  }
 }
 
 /** Failures of agents are returned to the requester, not logged as failures of the gateway. */
@@ -121,27 +125,24 @@ function isAgentFailure(error: unknown): boolean {
 
 async function handleRequest(
   options: RouterOptions,
-  rateLimiter: RateLimiter,
-  request: IncomingMessage,
-  response: ServerResponse,
-  disconnected: AbortSignal,
+  rateLimiter: RequestRateLimiter,
+  handled: HandledRequest,
 ): Promise<void> {
   const { policy, admissionControl } = options;
+  const { request, response } = handled;
   assertAllowedHost(policy.allowedHosts, request);
   if (policy.findTokenHash !== null && request.method === "GET" && request.url === CHALLENGE_PATH)
     return void sendJson(response, 200, await answerChallenge(policy.findTokenHash, request));
   const requester = await policy.authenticate(request);
   policy.connectionLimiter?.assign(request.socket, requester);
-  if (!rateLimiter.tryTake(requester.actor))
-    throw new TooManyRequests(`sent ${defaults.requestsPerSecond} requests in a second`);
-  if (disconnected.aborted) return;
+  const perSecond = rateLimiter.tryTake(requester);
+  if (perSecond !== null) throw new TooManyRequests(`sent ${perSecond} requests in a second`);
+  if (response.closed) return;
   const counted = admissionControl.request(requester);
-  response.once("close", () => counted[Symbol.dispose]());
+  if (counted !== NOT_COUNTED) response.once("close", () => counted[Symbol.dispose]());
   // The caller may close the connection before its turn.
   await admissionControl.run(requester, () =>
-    disconnected.aborted
-      ? Promise.resolve()
-      : dispatch(options, requester, counted, request, response, disconnected),
+    response.closed ? Promise.resolve() : dispatch(options, requester, counted, handled),
   );
 }
 
@@ -152,47 +153,50 @@ async function dispatch(
   options: RouterOptions,
   requester: Requester,
   counted: CountedRequest,
-  request: IncomingMessage,
-  response: ServerResponse,
-  disconnected: AbortSignal,
+  handled: HandledRequest,
 ): Promise<void> {
   const { policy, admissionControl } = options;
-  const url = requestUrl(request);
+  const { request, response } = handled;
+  const target = requestTarget(request);
+  const { method = "" } = request;
   const context: RequestContext = {
     requester,
-    disconnected,
+    get disconnected() {
+      return handled.disconnected;
+    },
     fromPeer: policy.peersOnly,
     enqueue: (work) => admissionControl.run(requester, work),
     countStream: () => admissionControl.stream(requester),
   };
-  if (!policy.peersOnly && (await options.streamingRoutes(request, response, url, context))) return;
-  const found = findRoute(request.method ?? "", url.pathname);
-  if (found === null) throw new NotFound(`${request.method ?? ""} ${url.pathname}`);
-  const { verb, route, params } = found;
-  // A route that the requester may not use answers like a path that does not exist.
-  const byAgent = isAcpVerb(verb);
+  if (!policy.peersOnly && target.pathname === MCP_PATH)
+    return options.mcpEndpoint.serve(request, response, context, counted);
+  if (!policy.peersOnly && (await options.streamingRoutes(request, response, target, context))) return;
+  const found = findRoute(method, target.pathname);
+  if (found === null) throw new NotFound(`${method} ${target.pathname}`);
+  const { verb, route, byAgent } = found.entry;
   // A peer requests a stop only if it cannot read the store, through which stops are handed over otherwise.
-  const byOwner = byAgent || isAnsweredByOwner(verb) || (policy.peersOnly && verb === "kill");
+  const byOwner = byAgent || found.entry.byOwner || (policy.peersOnly && verb === "kill");
+  // A route that the requester may not use answers like a path that does not exist.
   if ((route.audience === "operator" && requester.kind !== "operator") || (policy.peersOnly && !byOwner))
-    throw new NotFound(`${request.method ?? ""} ${url.pathname}`);
-  const named = validateInput(route.params, params, "the path");
+    throw new NotFound(`${method} ${target.pathname}`);
+  const params = validateInput(route.params, found.params, "the path") as Readonly<Record<string, string>>;
   try {
     const peer = byAgent
       ? await policy.locateAcpSession(requester, verb, params["id"] ?? "")
       : byOwner
         ? await policy.locateRun(requester, params["runId"] ?? "")
         : null;
-    if (peer !== null) return await proxyRequest(peer, requester, request, response, disconnected);
+    if (peer !== null) return await proxyRequest(peer, requester, request, response, handled.disconnected);
   } catch (error) {
     // Without its gateway, an ACP session is shown as stored.
     if (!(error instanceof AcpNotHeld) || verb !== "acpShow" || response.headersSent) throw error;
   }
   const input = {
-    params: named,
-    query: validateInput(route.query, Object.fromEntries(url.searchParams), "the query"),
+    params,
+    query: validateInput(route.query, queryOf(target), "the query"),
     body: validateInput(
       route.body,
-      route.method === "POST" ? await readBody(request, counted) : {},
+      route.method === "POST" ? await readJson(request, counted) : {},
       "the body",
     ),
   };
@@ -201,72 +205,16 @@ async function dispatch(
   counted.countAnswer(sendJson(response, 200, await handler(input, context)));
 }
 
-/** Verbs that need only the store. All other verbs of a run need the gateway that owns it. */
-const VERBS_ANSWERED_ANYWHERE: ReadonlySet<Verb> = new Set(["getRun", "kill", "remove"]);
-
-function isAnsweredByOwner(verb: Verb): boolean {
-  return contract[verb].path.includes("{runId}") && !VERBS_ANSWERED_ANYWHERE.has(verb);
-}
-
-export function requestUrl({ method = "", url = "/" }: IncomingMessage): URL {
-  // `//x` would name another host.
-  if (url.startsWith("/") && !url.startsWith("//")) return new URL(url, "http://gateway");
-  throw new NotFound(`${method} ${url}`);
-}
-
-function findRoute(
-  method: string,
-  path: string,
-): { readonly verb: Verb; readonly route: Route; readonly params: Record<string, string> } | null {
-  for (const verb of Object.keys(contract) as Verb[]) {
-    const route: Route = contract[verb];
-    const params = route.method === method ? matchPath(route.path, path) : null;
-    if (params !== null) return { verb, route, params };
-  }
-  return null;
-}
-
-async function readBody(request: IncomingMessage, counted: CountedRequest): Promise<unknown> {
-  const parts: Buffer[] = [];
-  let size = 0;
-  // The request is not destroyed when it is too large, so that the error can be sent.
-  for await (const part of request.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
-    size += part.length;
-    if (size > defaults.requestBytes) throw new TooLarge(defaults.requestBytes);
-    counted.countBody(part.length);
-    parts.push(part);
-  }
-  if (size === 0) return {};
-  try {
-    return JSON.parse(Buffer.concat(parts).toString("utf8")) as unknown;
-  } catch (error) {
-    throw new BadInput("body", `the body is not JSON (${(error as Error).message}); nothing was done`);
-  }
-}
-
-/** Returns the size of the response. */
-export function sendJson(
-  response: ServerResponse,
-  status: number,
-  body: unknown,
-  headers: Readonly<Record<string, string>> = {},
-): number {
-  const text = Buffer.from(JSON.stringify(body));
-  response.writeHead(status, {
-    ...headers,
-    "content-type": "application/json",
-    "content-length": text.length,
-    "cache-control": "no-store",
-    "x-content-type-options": "nosniff",
-  });
-  response.end(text);
-  return text.length;
+function queryOf({ searchParams }: RequestTarget): Record<string, string> {
+  return searchParams.size === 0 ? {} : Object.fromEntries(searchParams);
 }
 
 /** One handler for each verb of the contract. */
 export function createRouteHandlers(deps: HandlerDeps): RouteHandlers {
   return {
     ...createGatewayHandlers(deps),
+    ...createDashboardHandlers(deps),
+    ...createRunViewHandler(deps),
     ...createRunHandlers(deps),
     ...createExecHandler(deps),
     ...createServiceHandlers(deps),

@@ -2,13 +2,19 @@ import { once } from "node:events";
 import type { ServerResponse } from "node:http";
 import { contract, type RequestContext, validateInput } from "../../api/contract.js";
 import { openApiDocument } from "../../api/openapi.js";
-import { acpUpdateResponse, requireAcpSession } from "../../queries/acp.js";
+import { requireAcpSession } from "../../queries/acp.js";
+import { acpUpdateResponse } from "../../queries/acp-responses.js";
 import { resolveTask } from "../../queries/tasks.js";
 import type { Authorizer } from "../../sessions/authorizer.js";
 import type { EventFollower } from "../monitoring/event-follower.js";
 import type { Metrics } from "../monitoring/metrics.js";
-import type { HandlerDeps } from "../routes/deps.js";
-import { matchPath, sendJson, type StreamingRoutes } from "./router.js";
+import type { HandlerDeps } from "../routes/handler-deps.js";
+import { sendJson } from "./json-messages.js";
+import { PathPattern, type RequestTarget } from "./route-table.js";
+import type { StreamingRoutes } from "./router.js";
+
+const ACP_WATCH = new PathPattern(contract.acpWatch.path);
+const TASK_EVENTS = new PathPattern(contract.taskEvents.path);
 
 /** The streams, the metrics and the OpenAPI document. */
 export function createStreamingRoutes(
@@ -16,19 +22,20 @@ export function createStreamingRoutes(
   events: EventFollower,
   metrics: Metrics,
 ): StreamingRoutes {
-  return async (request, response, url, context) => {
+  return async (request, response, target, context) => {
     if (request.method !== "GET") return false;
-    if (url.pathname === "/metrics" && context.requester.kind === "operator") {
+    const { pathname, searchParams } = target;
+    if (pathname === "/metrics" && context.requester.kind === "operator") {
       response.writeHead(200, { "content-type": "text/plain; version=0.0.4", "cache-control": "no-store" });
       response.end(await metrics.text());
       return true;
     }
-    if (url.pathname === "/openapi.json") {
+    if (pathname === "/openapi.json") {
       sendJson(response, 200, openApiDocument());
       return true;
     }
-    if (!["1", "true"].includes(url.searchParams.get("follow") ?? "")) return false;
-    const pages = await openStream(deps, events, url, context);
+    if (!["1", "true"].includes(searchParams.get("follow") ?? "")) return false;
+    const pages = await openStream(deps, events, target, context);
     if (pages === null) return false;
     using _ = context.countStream();
     await sendNdjson(deps.authorizer, response, context, pages);
@@ -40,7 +47,7 @@ export function createStreamingRoutes(
 async function openStream(
   deps: HandlerDeps,
   events: EventFollower,
-  { pathname, searchParams }: URL,
+  { pathname, searchParams }: RequestTarget,
   { requester, disconnected, enqueue }: RequestContext,
 ): Promise<AsyncIterable<readonly object[]> | null> {
   const { supervisor, authorizer } = deps;
@@ -60,13 +67,13 @@ async function openStream(
     };
     return events.follow(after, selection, disconnected);
   }
-  const acpSession = matchPath(contract.acpWatch.path, pathname);
+  const acpSession = ACP_WATCH.matchPath(pathname);
   if (acpSession !== null) {
     const { after } = validateInput(contract.acpWatch.query, given, "the query");
     const { sessionId } = await requireAcpSession(deps, requester, acpSession["id"] ?? "");
     return pagesOf(deps.acp.updates.follow(sessionId, after, disconnected), acpUpdateResponse);
   }
-  const task = matchPath(contract.taskEvents.path, pathname);
+  const task = TASK_EVENTS.matchPath(pathname);
   if (task === null) return null;
   const { after } = validateInput(contract.taskEvents.query, given, "the query");
   const { taskId } = await resolveTask(deps, requester, task["id"] ?? "");

@@ -4,7 +4,7 @@ import type { RecordOf } from "../record-type.js";
 const contentValue = z.union([z.string(), z.number(), z.boolean(), z.array(z.string())]);
 
 /** A field of a form, as the agent describes it. */
-export const formFieldSchema = z.object({
+const formFieldSchema = z.object({
   name: z.string(),
   type: z.enum(["string", "number", "integer", "boolean", "array"]),
   title: z.string().nullable(),

@@ -1,5 +1,6 @@
 import { z } from "zod";
-import { agentStateSchema, storedSettingsSchema } from "./agent-state.js";
+import { agentReportSchema } from "./agent-report.js";
+import { storedSettingsSchema } from "./agent-settings.js";
 import {
   ACP_MODES,
   ACP_SESSION_STATES,
@@ -92,7 +93,7 @@ export const acpSessionSchema = z.object({
   /** The agent's answer to `initialize`. */
   capabilities: z.unknown(),
   /** The agent's last report about its session; null: none yet. */
-  agentState: agentStateSchema.nullable(),
+  agentState: agentReportSchema.nullable(),
   /** Settings that are applied again whenever the agent is started; null: none. */
   settings: storedSettingsSchema.nullable(),
   /** All of the agent's output before this offset is stored. */
@@ -193,42 +194,6 @@ export const acpUpdateSchema = z.object({
   data: z.unknown(),
 });
 
-const permissionOptionSchema = z.object({
-  optionId: z.string(),
-  name: z.string(),
-  kind: z.string(),
-});
-
-const permissionDecisionSchema = z.object({
-  verdict: z.enum(["allow", "deny", "cancelled", "expired"]),
-  /** Null: none was chosen; the agent is answered that its request was cancelled. */
-  optionId: z.string().nullable(),
-  actor: z.string(),
-  at: z.number(),
-});
-
-/** An agent's question before it uses a tool. */
-export const permissionRequestSchema = z.object({
-  id: z.string(),
-  sessionId: z.string(),
-  turnId: z.string().nullable(),
-  /** Id of the agent's request. */
-  rpcId: z.union([z.string(), z.number()]).nullable(),
-  toolCallId: z.string(),
-  kind: z.string().nullable(),
-  title: z.string().nullable(),
-  /** The digest of what the tool call executes; null: its input does not name it. */
-  inputDigest: z.string().nullable(),
-  options: z.array(permissionOptionSchema),
-  /** Index of the session's rule that decided or asked; null: another rule did, or none matched. */
-  rule: z.int().nullable(),
-  askedAt: z.number(),
-  expiresAt: z.number(),
-  decision: permissionDecisionSchema.nullable(),
-  /** The answer was sent to the agent, or the agent no longer waits for it. */
-  answered: z.boolean(),
-});
-
 export type PromptContent = RecordOf<typeof promptContentSchema>;
 export type McpServer = RecordOf<typeof mcpServerSchema>;
 export type StoredError = RecordOf<typeof storedErrorSchema>;
@@ -255,8 +220,3 @@ export type NewAcpTurn = Pick<
 export type AcpUpdate = RecordOf<typeof acpUpdateSchema>;
 export type AcpUpdateType = AcpUpdate["type"];
 export type NewAcpUpdate = Omit<AcpUpdate, "sessionId" | "seq">;
-
-export type AcpPermissionRequest = RecordOf<typeof permissionRequestSchema>;
-export type PermissionOption = RecordOf<typeof permissionOptionSchema>;
-export type PermissionDecision = RecordOf<typeof permissionDecisionSchema>;
-export type PermissionVerdict = PermissionDecision["verdict"];

@@ -1,5 +1,4 @@
 import type {
-  AcpPermissionRequest,
   AcpSession,
   AcpTurn,
   AcpTurnState,
@@ -7,8 +6,8 @@ import type {
   AcpUpdateType,
   NewAcpTurn,
   NewAcpUpdate,
-  PermissionDecision,
 } from "../../model/acp/session-and-turn.js";
+import type { AcpPermissionRequest, PermissionDecision } from "../../model/acp/permission-request.js";
 import type { RememberedRule } from "../../model/acp/permission-rule.js";
 import type { NewRunEvent } from "../../model/run-event.js";
 import type { SessionScope } from "../../model/session.js";

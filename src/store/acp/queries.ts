@@ -1,10 +1,6 @@
 import { type Kysely, sql } from "kysely";
-import type {
-  AcpPermissionRequest,
-  AcpSession,
-  AcpTurn,
-  AcpUpdate,
-} from "../../model/acp/session-and-turn.js";
+import type { AcpSession, AcpTurn, AcpUpdate } from "../../model/acp/session-and-turn.js";
+import type { AcpPermissionRequest } from "../../model/acp/permission-request.js";
 import type { RememberedRule } from "../../model/acp/permission-rule.js";
 import {
   acpSessionTable,

@@ -1,22 +1,14 @@
 import { sql } from "kysely";
-import type { AcpTurn, NewAcpTurn, NewAcpUpdate } from "../../model/acp/session-and-turn.js";
+import type { AcpTurn, NewAcpTurn } from "../../model/acp/session-and-turn.js";
 import { isNotice, isUndelivered, isWaiting } from "../messages/queries.js";
 import { takeSessionPlace } from "../messages/writes.js";
 import type { EventLog } from "../runs/events.js";
-import {
-  acpSessionTable,
-  acpTurnTable,
-  acpUpdateTable,
-  permissionRequestTable,
-  rememberedRuleTable,
-} from "../schema.js";
+import { acpSessionTable, acpTurnTable, permissionRequestTable, rememberedRuleTable } from "../schema.js";
 import { countChanged, fetchRows, hasChanged, type SqlEngine, type Steps } from "../sql/engine.js";
-import type { AcpChange, AcpWrites } from "./contract.js";
+import type { AcpChange, AcpTurnPatch, AcpWrites } from "./contract.js";
+import { insertUpdates } from "./insert-updates.js";
 
 const pending = sql<boolean>`verdict is null`;
-
-/** Rows per insert. A few sizes only, so that few prepared statements are needed. */
-const INSERTED_AT_ONCE = [256, 64, 16, 4, 1] as const;
 
 /** Rolls back the transaction that throws it. */
 class VersionConflict extends Error {}
@@ -70,11 +62,12 @@ export function acpWrites(engine: SqlEngine, events: EventLog): AcpWrites {
 
 /** Updates the session's row first: its lock orders concurrent changes of the session. */
 function* commitChange(
-  { db }: SqlEngine,
+  engine: SqlEngine,
   sessionId: string,
   gatewayInstanceId: string,
   change: AcpChange,
 ): Steps<number> {
+  const { db } = engine;
   const { updates = [], turns = [], decide = [], answered = [] } = change;
   const session = db
     .updateTable("acp_sessions")
@@ -89,15 +82,18 @@ function* commitChange(
   const asKnown = version === undefined ? session : session.where("version", "=", version);
   const [row] = yield* fetchRows(asKnown.returning("last_seq"));
   if (row === undefined) throw new VersionConflict();
-  if (change.newTurn !== undefined) yield* addTurn(db, sessionId, change.newTurn);
+  const { newTurn } = change;
+  if (newTurn !== undefined)
+    yield* addTurn(db, sessionId, newTurn, turns.find(({ turnId }) => turnId === newTurn.turnId)?.set);
   for (const { turnId, from, set } of turns)
-    yield* requireChange(
-      db
-        .updateTable("acp_turns")
-        .set(acpTurnTable.toColumns(set))
-        .where("turn_id", "=", turnId)
-        .where("state", "=", from),
-    );
+    if (turnId !== newTurn?.turnId)
+      yield* requireChange(
+        db
+          .updateTable("acp_turns")
+          .set(acpTurnTable.toColumns(set))
+          .where("turn_id", "=", turnId)
+          .where("state", "=", from),
+      );
   const { take, delivered } = change;
   for (const id of take?.messages ?? []) {
     const taken = yield* countChanged(
@@ -147,11 +143,17 @@ function* commitChange(
     );
   for (const id of answered)
     yield* countChanged(db.updateTable("acp_permissions").set({ answered: 1 }).where("id", "=", id));
-  yield* appendUpdates(db, sessionId, row.last_seq - updates.length, updates);
+  yield* insertUpdates(engine, sessionId, row.last_seq - updates.length, updates);
   return row.last_seq;
 }
 
-function* addTurn(db: SqlEngine["db"], sessionId: string, turn: NewAcpTurn): Steps<void> {
+/** `set`: the fields that the same change sets on the new turn. */
+function* addTurn(
+  db: SqlEngine["db"],
+  sessionId: string,
+  turn: NewAcpTurn,
+  set: AcpTurnPatch = {},
+): Steps<void> {
   const [last] = yield* fetchRows(
     db
       .selectFrom("acp_turns")
@@ -176,6 +178,7 @@ function* addTurn(db: SqlEngine["db"], sessionId: string, turn: NewAcpTurn): Ste
     contextLost: false,
     keptBytes: 0,
     droppedUpdates: 0,
+    ...set,
   };
   yield* requireChange(
     db
@@ -183,21 +186,6 @@ function* addTurn(db: SqlEngine["db"], sessionId: string, turn: NewAcpTurn): Ste
       .values(acpTurnTable.toColumns(row))
       .onConflict((conflict) => conflict.column("turn_id").doNothing()),
   );
-}
-
-function* appendUpdates(
-  db: SqlEngine["db"],
-  sessionId: string,
-  after: number,
-  updates: readonly NewAcpUpdate[],
-): Steps<void> {
-  const rows = updates.map(({ turnId, type, at, data }, index) =>
-    acpUpdateTable.toColumns({ sessionId, seq: after + index + 1, turnId, type, at, data }),
-  );
-  let done = 0;
-  for (const size of INSERTED_AT_ONCE)
-    for (; rows.length - done >= size; done += size)
-      yield* countChanged(db.insertInto("acp_updates").values(rows.slice(done, done + size)));
 }
 
 function* requireChange(statement: Parameters<typeof hasChanged>[0]): Steps<void> {

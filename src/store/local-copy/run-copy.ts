@@ -1,4 +1,5 @@
-import { mkdir, open, readdir, rm, stat } from "node:fs/promises";
+import { rmSync } from "node:fs";
+import { readdir, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { defaults } from "../../defaults.js";
 import { errnoCode } from "../../home/errno.js";
@@ -7,6 +8,7 @@ import { renameFile } from "../../home/rename-file.js";
 import type { RunRecord } from "../../model/run.js";
 import { applyRunChange, newRunRecord } from "../runs/apply-change.js";
 import type { Lease, RunFilter, RunStore } from "../runs/contract.js";
+import { writeSmallFile } from "./write-small-file.js";
 
 /** A run as it was last written to a shared store. */
 export interface CopiedRun {
@@ -109,24 +111,24 @@ export class FileRunCopy implements RunCopy {
   async #write(copied: CopiedRun): Promise<void> {
     const { runId, state } = copied.record;
     const ended = state === "exited";
-    const draft = join(this.#directory, `.${runId}.${process.pid}`);
-    await mkdir(this.#directory, { recursive: true, mode: 0o700 });
+    const text = JSON.stringify(copied);
+    const path = this.#path(runId, ended ? ENDED_SUFFIX : OPEN_SUFFIX);
+    // Power loss also ends open runs, and then their records need no copy.
+    const durable = ended;
     try {
-      const file = await open(draft, WRITE_FLAGS.truncate, 0o600);
-      try {
-        await file.writeFile(JSON.stringify(copied));
-        // Power loss also ends open runs, and then their records need no copy.
-        if (ended) await file.sync();
-      } finally {
-        await file.close();
-      }
-      await renameFile(draft, this.#path(runId, ended ? ENDED_SUFFIX : OPEN_SUFFIX));
+      // If this process dies within the write, the damaged file counts as missing: nothing was replaced.
+      await writeSmallFile(path, WRITE_FLAGS.create, text, durable);
     } catch (error) {
-      await rm(draft, { force: true });
-      throw error;
+      if (errnoCode(error) !== "EEXIST") throw error;
+      const draft = join(this.#directory, `.${runId}.${process.pid}`);
+      await writeSmallFile(draft, WRITE_FLAGS.truncate, text, durable);
+      await renameFile(draft, path).catch((failed: unknown) => {
+        rmSync(draft, { force: true });
+        throw failed;
+      });
     }
     if (!ended) return;
-    await rm(this.#path(runId, OPEN_SUFFIX), { force: true });
+    rmSync(this.#path(runId, OPEN_SUFFIX), { force: true });
     if (this.#ends++ % RUNS_PER_PRUNE === 0) await this.#prune();
   }
 
@@ -215,10 +217,12 @@ export function withRunCopy(
     await keep({ ...copied.record, ownerInstanceId, leaseEpoch }, copied.anchorEpoch);
   };
   const writes = {
-    insertRun: async (run, leaseMs, events) => {
-      const lease = await store.insertRun(run, leaseMs, events);
-      // No process of the run exists yet, so later processes of Holdfast need no copy.
-      localCopy.keepInMemory({ record: newRunRecord(run, 0), anchorEpoch: run.leaseEpoch });
+    insertRun: async (run, leaseMs, events, gated) => {
+      const lease = await store.insertRun(run, leaseMs, events, gated);
+      const record = newRunRecord(run, 0, gated);
+      // A copy on disk lets a later supervisor find the run's processes; this run has none.
+      if (gated === undefined) localCopy.keepInMemory({ record, anchorEpoch: run.leaseEpoch });
+      else await keep(record);
       return lease;
     },
     saveRun: async (lease, change, events) => {
@@ -232,6 +236,11 @@ export function withRunCopy(
       if (change.to === "output") localCopy.keepInMemory({ ...copied, record });
       else await keep(record, copied.anchorEpoch);
       return written;
+    },
+    finalizeRun: async (lease, end, events) => {
+      const record = await store.finalizeRun(lease, end, events);
+      await keep(record, (await localCopy.get(lease.runId))?.anchorEpoch);
+      return record;
     },
     acquireLease: async (claim, events) => {
       const lease = await store.acquireLease(claim, events);

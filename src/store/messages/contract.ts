@@ -1,4 +1,4 @@
-import type { MessageDelivery, NewMessage, SessionMessage } from "../../model/session.js";
+import type { MessageDelivery, NewMessage, SessionMessage } from "../../model/session-message.js";
 
 export interface MessageFilter {
   /** Only messages that wait for a turn. */

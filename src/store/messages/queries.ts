@@ -1,5 +1,5 @@
 import { type Kysely, sql } from "kysely";
-import type { SessionMessage } from "../../model/session.js";
+import type { SessionMessage } from "../../model/session-message.js";
 import { messageTable, type Schema } from "../schema.js";
 import { equals, type Reader } from "../sql/engine.js";
 import type { MessageCount, MessageFilter, MessageReads, UnansweredFilter } from "./contract.js";

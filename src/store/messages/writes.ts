@@ -1,5 +1,5 @@
 import { type Kysely, sql } from "kysely";
-import type { NewMessage, SessionMessage } from "../../model/session.js";
+import type { NewMessage, SessionMessage } from "../../model/session-message.js";
 import { messageTable, type Schema } from "../schema.js";
 import { countChanged, fetchRows, hasChanged, type SqlEngine, type Steps } from "../sql/engine.js";
 import { isSettled, isWaiting } from "./queries.js";

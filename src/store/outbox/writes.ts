@@ -1,11 +1,18 @@
-import { type Compilable, type Kysely, type RawBuilder, sql } from "kysely";
+import { type Compilable, type Insertable, type Kysely, sql } from "kysely";
 import { defaults } from "../../defaults.js";
 import { newOutboxEntry, type NewOutboxEntry, type OutboxEntry, targetKey } from "../../model/outbox.js";
 import type { TaskDelivery } from "../../model/task.js";
 import { outboxTable, type Schema } from "../schema.js";
-import { countChanged, fetchRows, type SqlDialect, type Steps } from "../sql/engine.js";
-import type { OutboxResult } from "../tasks/contract.js";
-import { isPast, isPending, isSuperseded, nowPlus } from "./claim.js";
+import { countChanged, fetchRows, type SqlDialect, type SqlEngine, type Steps } from "../sql/engine.js";
+import { shapeOf } from "../sql/statement-cache.js";
+import type { OutboxResult, TaskChange } from "../tasks/contract.js";
+import { isPast, isPending, isSuperseded } from "./claim.js";
+
+/** The change replaces unsent messages about earlier changes. */
+export function endsOrReplaces({ set = {}, notices = [] }: TaskChange): boolean {
+  const ends = set.endedAt !== undefined && set.endedAt !== null;
+  return ends || notices.length > 0 || set.policy !== undefined;
+}
 
 type SupersededEntry = Pick<Schema["task_outbox"], "target_key" | "due_at" | "attempts">;
 
@@ -21,77 +28,88 @@ export function dropUnsentStateMessages(db: Kysely<Schema>, taskId: string): Com
 }
 
 export function* addOutboxEntries(
-  db: Kysely<Schema>,
-  dialect: SqlDialect,
+  { db, dialect, statements }: SqlEngine,
   taskId: string,
   entries: readonly NewOutboxEntry[],
   replaced: readonly SupersededEntry[],
 ): Steps<void> {
-  for (const { target, notification, inMs } of entries)
+  for (const { target, notification, inMs } of entries) {
+    const { due_at: _, ...row } = outboxTable.toColumns(newOutboxEntry(taskId, { target, notification }));
+    const target_key = targetKey(target);
+    const values = { ...row, target_key, kind: notification.kind, in_ms: Math.ceil(inMs) };
+    const earlier = supersededDueAt(replaced, target_key);
     yield* countChanged(
-      db.insertInto("task_outbox").values({
-        ...outboxTable.toColumns(newOutboxEntry(taskId, { target, notification })),
-        target_key: targetKey(target),
-        kind: notification.kind,
-        due_at: supersededDueAt(replaced, targetKey(target), nowPlus(dialect, inMs)),
-        lease_until: null,
-      }),
+      statements.bind(
+        `insert a message ${earlier !== null}`,
+        { ...values, earlier: earlier ?? 0 },
+        ({ in_ms, earlier: before, ...places }) => {
+          const due = sql<number>`${dialect.now()} + ${in_ms}`;
+          const due_at =
+            earlier === null ? due : sql<number>`case when ${before} < ${due} then ${before} else ${due} end`;
+          return db.insertInto("task_outbox").values({ ...places, due_at, lease_until: null });
+        },
+      ),
     );
+  }
 }
 
-/** The due time of a message that replaces an unsent one: the earlier of the two, unless the replaced one was tried. */
-function supersededDueAt(
-  replaced: readonly SupersededEntry[],
-  target: string,
-  at: RawBuilder<number>,
-): RawBuilder<number> {
+/** The due time of the unsent message that a new message replaces; the new message is due no later. Null: none, or it was tried. */
+function supersededDueAt(replaced: readonly SupersededEntry[], target: string): number | null {
   const untried = replaced.find(({ target_key, attempts }) => target_key === target && attempts === 0);
-  if (untried === undefined) return at;
-  return sql<number>`case when ${untried.due_at} < ${at} then ${untried.due_at} else ${at} end`;
+  return untried?.due_at ?? null;
 }
 
 /** Records the result of the claimed attempt, unless another gateway has begun another attempt. */
 export function settleOutboxEntry(
-  db: Kysely<Schema>,
-  dialect: SqlDialect,
+  { db, dialect, statements }: SqlEngine,
   { key, leaseOwner, attempts }: OutboxEntry,
   result: OutboxResult,
 ): Compilable {
-  const settle = db
-    .updateTable("task_outbox")
-    .set({ lease_owner: null, lease_until: null })
-    .where("entry_key", "=", key)
-    .where("lease_owner", "=", leaseOwner)
-    .where("attempts", "=", attempts)
-    .where(isPending);
+  const { status } = result;
+  const values = {
+    ...settledColumns(result),
+    of_key: key,
+    of_owner: leaseOwner ?? "",
+    of_attempts: attempts,
+    in_ms: Math.ceil(status === "pending" ? result.inMs : 0),
+  };
+  const unheard = "unheard" in result && result.unheard;
+  return statements.bind(shapeOf(`settle ${status} ${unheard}`, values), values, (given) => {
+    const { of_key, of_owner, of_attempts, in_ms, ...places } = given;
+    return (
+      db
+        .updateTable("task_outbox")
+        .set({ ...places, lease_owner: null, lease_until: null })
+        .set(status === "pending" ? { due_at: sql<number>`${dialect.now()} + ${in_ms}` } : {})
+        // A message that may have arrived stays marked so; only attempts whose sender was lost are counted.
+        .set(unheard ? { unheard: sql<number>`case when unheard = 0 then 1 else unheard end` } : {})
+        .where("entry_key", "=", of_key)
+        .where("lease_owner", "=", of_owner)
+        .where("attempts", "=", of_attempts)
+        .where(isPending)
+    );
+  });
+}
+
+/** The columns that a result sets to given values. */
+export function settledColumns(result: OutboxResult): Partial<Insertable<Schema["task_outbox"]>> {
   const { status } = result;
   switch (status) {
     case "pending":
-      return settle.set({
-        ...unknownResultColumns(result),
-        error: result.error,
-        spent_ms: Math.ceil(result.spentMs),
-        due_at: nowPlus(dialect, result.inMs),
-      });
+      return { error: result.error, spent_ms: Math.ceil(result.spentMs) };
     case "failed":
-      return settle.set({
-        ...unknownResultColumns(result),
+      return {
         status,
         error: result.error,
         spent_ms: Math.ceil(result.spentMs),
         settled_at: result.at,
-      });
+      };
     case "delivered":
-      return settle.set({ status, error: null, receipt: result.receipt, settled_at: result.at });
+      return { status, error: null, receipt: result.receipt, settled_at: result.at };
     case "session_queued":
     case "parent_missing":
-      return settle.set({ status, error: null, settled_at: result.at });
+      return { status, error: null, settled_at: result.at };
   }
-}
-
-/** A message that may have arrived stays marked so; only attempts whose sender was lost are counted. */
-function unknownResultColumns({ unheard = false }: { readonly unheard?: boolean }) {
-  return unheard ? { unheard: sql<number>`case when unheard = 0 then 1 else unheard end` } : {};
 }
 
 export function acknowledgeOutboxEntry(
@@ -172,24 +190,41 @@ const WORST_FIRST: readonly TaskDelivery[] = [
 
 /** Locks the row of a task, so that its messages are settled one after the other. */
 export function* lockTask(
-  db: Kysely<Schema>,
+  { db, statements }: SqlEngine,
   taskId: string,
 ): Steps<{ readonly noticed_at: number | null } | null> {
-  const hold = db.updateTable("tasks").set((column) => ({ version: column("version", "+", 0) }));
-  const [row] = yield* fetchRows(hold.where("task_id", "=", taskId).returning("noticed_at"));
+  const [row] = yield* fetchRows(
+    statements.bind("lock a task", { taskId }, (given) =>
+      db
+        .updateTable("tasks")
+        .set((column) => ({ version: column("version", "+", 0) }))
+        .where("task_id", "=", given.taskId)
+        .returning("noticed_at"),
+    ),
+  );
   return row ?? null;
 }
 
-export function* deriveDelivery(db: Kysely<Schema>, taskId: string): Steps<void> {
+export function* deriveDelivery({ db, statements }: SqlEngine, taskId: string): Steps<void> {
   const rows = yield* fetchRows(
-    db
-      .selectFrom("task_outbox")
-      .select("status")
-      .where("task_id", "=", taskId)
-      .where("kind", "=", "terminal"),
+    statements.bind("messages about an end", { taskId }, (given) =>
+      db
+        .selectFrom("task_outbox")
+        .select("status")
+        .where("task_id", "=", given.taskId)
+        .where("kind", "=", "terminal"),
+    ),
   );
   const found = new Set<string>(rows.map(({ status }) => status));
   const delivery = WORST_FIRST.find((each) => found.has(each)) ?? "not_applicable";
-  const update = db.updateTable("tasks").set({ delivery }).where("task_id", "=", taskId);
-  yield* countChanged(update.where("ended_at", "is not", null).where("delivery", "<>", delivery));
+  yield* countChanged(
+    statements.bind("delivery of a task", { taskId, delivery }, (given) =>
+      db
+        .updateTable("tasks")
+        .set({ delivery: given.delivery })
+        .where("task_id", "=", given.taskId)
+        .where("ended_at", "is not", null)
+        .where("delivery", "<>", given.delivery),
+    ),
+  );
 }

@@ -11,20 +11,23 @@ import {
 } from "kysely";
 import { DatabaseError, type Pool, type PoolClient } from "pg";
 import type { PostgresAddress } from "../../config/postgres-url.js";
-import { defaults } from "../../defaults.js";
 import { StoreAway } from "../../errors.js";
 import type { Schema } from "../schema.js";
 import {
   EngineDialect,
+  type GroupedCall,
   rejectStreaming,
   type SqlDialect,
   type SqlEngine,
   type Steps,
 } from "../sql/engine.js";
+import { Statements } from "../sql/statement-cache.js";
 import { TABLES } from "../sql/migrations.js";
+import { CallGroups } from "./call-groups.js";
 import { isConflict, isMissingSchema, serverHangsError, translatePostgresError } from "./errors.js";
 import { PostgresNotifier } from "./listen-notify.js";
 import { ServerGenerations, StatementNames } from "./pool.js";
+import { ServerCircuitBreaker } from "./server-circuit-breaker.js";
 
 /**
  * Milliseconds on the server's clock. Not now(), which is the start of the transaction: after a wait for a lock, a lease
@@ -36,6 +39,8 @@ const postgresDialect: SqlDialect = {
   now: () => sql.raw<number>(SERVER_CLOCK),
   jsonEntries: (column) => sql`json_each_text(${withoutUnreadableEscapes(column)}::json)`,
   jsonItems: (column) => sql`json_array_elements_text(${sql.ref(column)}::json)`,
+  jsonObjects: (array) =>
+    sql`(select place, item::text as text from json_array_elements(${array}::json) with ordinality as items (item, place))`,
   lockShared: sql`for share`,
   lockSkipLocked: sql`for update skip locked`,
   shared: true,
@@ -54,57 +59,6 @@ const PAUSE_MS = 5;
 const BEGIN = CompiledQuery.raw("begin");
 const COMMIT = CompiledQuery.raw("commit");
 
-/**
- * Circuit breaker for a server that hangs. A statement that fails only after `storeHangMs` opens it; while it is open,
- * statements fail at once, and probes check the server one after the other. A quick failure (refused, terminated) does
- * not open it, because the next statement fails as quickly.
- */
-class ServerCircuitBreaker {
-  readonly #probe: () => Promise<void>;
-  readonly #refuse: (reason: unknown) => Error;
-  #error: unknown = null;
-  #closed: Promise<void> | null = null;
-  #disposed = false;
-
-  /** `probe` resolves when the server answers; `refuse` makes the error of a statement that is not sent. */
-  constructor(probe: () => Promise<void>, refuse: (reason: unknown) => Error) {
-    this.#probe = probe;
-    this.#refuse = refuse;
-  }
-
-  /** Rejects while the server is known to hang. */
-  async enter(): Promise<void> {
-    const closed = this.#closed;
-    if (closed === null) return;
-    await Promise.race([closed, delay(defaults.storeReopenMs, undefined, { ref: false })]);
-    if (this.#closed !== null) throw this.#refuse(this.#error);
-  }
-
-  recordFailure(reason: unknown, tookMs: number): void {
-    if (tookMs < defaults.storeHangMs || this.#disposed) return;
-    this.#error = reason;
-    this.#closed ??= this.#probeUntilUp().finally(() => {
-      this.#closed = null;
-    });
-  }
-
-  dispose(): void {
-    this.#disposed = true;
-  }
-
-  /** Never rejects. */
-  async #probeUntilUp(): Promise<void> {
-    while (!this.#disposed) {
-      try {
-        await this.#probe();
-        return;
-      } catch {
-        await delay(defaults.storeProbeMs, undefined, { ref: false });
-      }
-    }
-  }
-}
-
 /** Creates missing tables, or rejects. */
 type EnsureSchema = (client: PoolClient, target: PostgresAddress) => Promise<void>;
 
@@ -113,6 +67,7 @@ type Execute = <Row>(query: CompiledQuery<Row>) => Promise<QueryResult<Row>>;
 export class PostgresEngine implements SqlEngine {
   readonly dialect = postgresDialect;
   readonly db: Kysely<Schema>;
+  readonly statements = new Statements();
   readonly #pool: Pool;
   readonly #address: PostgresAddress;
   readonly #notifier: PostgresNotifier;
@@ -181,6 +136,21 @@ export class PostgresEngine implements SqlEngine {
     });
   }
 
+  group<Call, Result>(kind: GroupedCall<Call, Result>): (call: Call) => Promise<Result> {
+    const groups = new CallGroups(kind);
+    return (call) => groups.add(call);
+  }
+
+  /** The server executes transactions of several connections at the same time. */
+  transactTogether<Result>(steps: () => Steps<Result>): Promise<Result> {
+    return this.transact(steps);
+  }
+
+  /** Not grouped here: the server syncs concurrent commits together. */
+  transactDurably<Result>(steps: () => Steps<Result>): Promise<Result> {
+    return this.transact(steps);
+  }
+
   /** A commit is answered when it is on the disk. */
   async flush(): Promise<void> {}
 
@@ -245,7 +215,8 @@ export class PostgresEngine implements SqlEngine {
     const client = await this.#connect();
     try {
       await ensureSchema(client, this.#address);
-      client.release();
+      // A new connection finds out that the tables are others.
+      client.release(true);
     } catch (error) {
       client.release(true);
       throw translatePostgresError(error, this.#address, "executing");
@@ -291,5 +262,6 @@ async function drive<Result>(steps: Steps<Result>, execute: Execute): Promise<Re
 
 /** PostgreSQL text cannot contain NUL; the record is written with a replacement character. */
 export function withoutNul(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(withoutNul);
   return typeof value === "string" ? value.replaceAll("\0", "\u{FFFD}") : value;
 }

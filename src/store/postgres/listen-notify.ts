@@ -1,6 +1,7 @@
 import type { Client, Pool } from "pg";
-import { jitter } from "../../async/clock.js";
+import { jitter, systemClock } from "../../async/clock.js";
 import { SerialQueue } from "../../async/concurrency.js";
+import { deferred } from "../../async/deferred.js";
 import { parsePostgresUrl, type PostgresAddress, type PostgresHost } from "../../config/postgres-url.js";
 import { defaults } from "../../defaults.js";
 import { newClient, prepareSession, type SessionSettings } from "./prepare-connection.js";
@@ -16,14 +17,16 @@ function targetChannel(schema: string): string {
 
 /**
  * Notifies listeners of events after the commit. A NOTIFY inside the transaction would hold a lock of the whole server
- * until the commit is on disk, and serialize the writers of all hosts. One notification at a time; later ones share the
- * next. A notification can be lost with its process, so listeners also poll.
+ * until the commit is on disk, and serialize the writers of all hosts. Events committed within a few milliseconds, such as
+ * the start and the end of a short run, share one notification. A notification can be lost with its process, so listeners
+ * also poll.
  */
 export class PostgresNotifier implements AsyncDisposable {
   readonly #pool: Pool;
   readonly #channel: string;
   readonly #targetChannel: string;
   readonly #targets = new SerialQueue();
+  readonly #closing = deferred<void>();
   #running: Promise<void> | null = null;
   #again = false;
 
@@ -46,12 +49,14 @@ export class PostgresNotifier implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
+    this.#closing.resolve();
     await Promise.all([this.#running, this.#targets.idle()]);
   }
 
   /** The payload is the highest number that can be read; readers do not depend on it. */
   async #notifyPending(): Promise<void> {
     while (this.#again) {
+      await systemClock.sleep(defaults.eventNotifyDelayMs, this.#closing.promise);
       this.#again = false;
       await this.#pool.query("select pg_notify($1, settled_events()::text)", [this.#channel]).catch(() => {});
     }

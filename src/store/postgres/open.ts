@@ -16,7 +16,7 @@ import {
 } from "./migrate.js";
 import { openPool, ServerGenerations } from "./pool.js";
 
-export type PostgresReadOptions = Omit<PostgresStoreOptions, "eventsKept" | "migrate">;
+type PostgresReadOptions = Omit<PostgresStoreOptions, "eventsKept" | "migrate">;
 
 interface PostgresReadPool {
   readonly pool: Pool;

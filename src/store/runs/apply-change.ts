@@ -1,11 +1,12 @@
 import type { RunRecord, RunStateName } from "../../model/run.js";
-import { type NewRun, type RunChange, UNSTARTED } from "./contract.js";
+import { type GatedRunChange, type NewRun, type RunChange, UNSTARTED } from "./contract.js";
 
 const RANK: Readonly<Record<RunStateName, number>> = { starting: 0, running: 1, exiting: 2, exited: 3 };
 
 /** The record as it is inserted. */
-export function newRunRecord(run: NewRun, leaseExpiresAt: number): RunRecord {
-  return { ...run, ...UNSTARTED, leaseExpiresAt, updatedAt: run.createdAt };
+export function newRunRecord(run: NewRun, leaseExpiresAt: number, gated?: GatedRunChange): RunRecord {
+  const record = { ...run, ...UNSTARTED, leaseExpiresAt, updatedAt: run.createdAt };
+  return gated === undefined ? record : { ...record, ...changedFields(gated) };
 }
 
 /** The fields that a change sets whatever the record was before. */
@@ -44,7 +45,8 @@ export function applyRunChange(run: RunRecord, change: RunChange): RunRecord {
     return { ...changed, state: laterState(run.state, "running"), startedAt: run.startedAt ?? change.at };
   if (change.to === "exiting") return { ...changed, state: laterState(run.state, "exiting") };
   if (change.to !== "exited") return changed;
-  return { ...changed, endedAt: Math.max(change.at, run.startedAt ?? run.createdAt) };
+  const startedAt = run.startedAt ?? change.startedAt ?? null;
+  return { ...changed, startedAt, endedAt: Math.max(change.at, startedAt ?? run.createdAt) };
 }
 
 /** Order of the states of a run. */

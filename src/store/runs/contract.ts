@@ -51,16 +51,19 @@ export const UNSTARTED = {
   hiddenAt: null,
 } as const satisfies Partial<RunRecord>;
 
+/** The processes of a run whose command waits at the gate. */
+export interface GatedRunChange {
+  readonly to: "gated";
+  readonly anchor: ProcessIdentity;
+  readonly root: ProcessIdentity;
+  readonly processGroupId: number;
+  readonly boundary: RunBoundary;
+  readonly tier: string;
+}
+
 /** One change of a run, with exactly the facts known at that change. */
 export type RunChange =
-  | {
-      readonly to: "gated";
-      readonly anchor: ProcessIdentity;
-      readonly root: ProcessIdentity;
-      readonly processGroupId: number;
-      readonly boundary: RunBoundary;
-      readonly tier: string;
-    }
+  | GatedRunChange
   /** The boundary gives weaker guarantees than before. The state stays. */
   | { readonly to: "weaker"; readonly tier: string; readonly boundary: RunBoundary }
   | { readonly to: "running"; readonly at: number }
@@ -76,6 +79,8 @@ export interface TerminalRunChange extends Pick<RunRecord, "residue" | "residueC
   readonly to: "exited";
   /** A time before the start is recorded as the start. */
   readonly at: number;
+  /** When the command was executed, if that is not recorded yet. Absent: unchanged. */
+  readonly startedAt?: number;
   /** Absent: unchanged. */
   readonly lastOutputAt?: number;
   readonly exit: RunExit;
@@ -153,14 +158,27 @@ export interface RunReads {
 }
 
 export interface RunWrites {
-  /** Inserts the record, `starting`, with a new lease. Rejects with RunExists if the id is taken. */
-  insertRun(run: NewRun, leaseMs: number, events?: readonly NewRunEvent[]): Promise<Lease>;
+  /**
+   * Inserts the record, `starting`, with a new lease, and with the processes of the run if they are known. Rejects with
+   * RunExists if the id is taken.
+   */
+  insertRun(
+    run: NewRun,
+    leaseMs: number,
+    events?: readonly NewRunEvent[],
+    gated?: GatedRunChange,
+  ): Promise<Lease>;
   /**
    * Writes one change and its events in one transaction. Rejects with LeaseLost if the epoch is stale. False, and nothing
    * written: the run has exited; terminal records never change. A change to an earlier state (say `running` after
    * `exiting`) keeps the later state and adds its facts.
    */
   saveRun(lease: Lease, change: RunChange, events?: readonly NewRunEvent[]): Promise<boolean>;
+  /**
+   * Writes the end of a run like `saveRun`, and returns the record as it is in the store: also if another supervisor has
+   * ended the run before.
+   */
+  finalizeRun(lease: Lease, end: TerminalRunChange, events?: readonly NewRunEvent[]): Promise<RunRecord>;
   /**
    * Acquires a lease, one's own after a restart or that of a dead owner, with the events that say why. Null: another
    * instance was faster, the lease has not expired, or the run has exited.

@@ -1,29 +1,22 @@
-import { type Kysely, type RawBuilder, sql } from "kysely";
-import type { HiddenEvent, RunEvent } from "../../model/run-event.js";
+import { type Compilable, type Kysely, type RawBuilder, sql } from "kysely";
 import { NO_LIMITS, REAPED_USAGE, type RunRecord } from "../../model/run.js";
-import type { SessionScope } from "../../model/session.js";
 import { type RunRow, runTable, type Schema } from "../schema.js";
-import { isColumnInScope, isSessionInScope } from "../sessions/queries.js";
+import { isColumnInScope } from "../sessions/queries.js";
 import { equals, prefixUpperBound, type Reader, type SqlDialect } from "../sql/engine.js";
-import { toRunEvent } from "./events.js";
-import type {
-  EventFilter,
-  LocalScope,
-  RunFilter,
-  RunReads,
-  ScopedEventReads,
-  StateDirectoryScope,
-} from "./contract.js";
+import type { Statements } from "../sql/statement-cache.js";
+import type { LocalScope, RunFilter, RunReads, ScopedEventReads, StateDirectoryScope } from "./contract.js";
+import { listEvents, listScopedEvents } from "./event-queries.js";
 
 /** Fields that rows of older releases do not have. */
 const OLD_POLICY = { onOrphan: "terminate", callerBound: false } as const;
 
-function toRunRecord(row: RunRow): RunRecord {
+export function toRunRecord(row: RunRow): RunRecord {
   const run = runTable.toRecord(row);
   // `limits` is NULL in rows of older releases.
   const limits = (run.limits as RunRecord["limits"] | null) ?? NO_LIMITS;
   const usage = run.usage === null ? null : { ...REAPED_USAGE, ...run.usage };
-  return { ...run, policy: { ...OLD_POLICY, ...run.policy }, limits, usage };
+  // Not a copy: lists of thousands of records are read.
+  return Object.assign(run, { policy: { ...OLD_POLICY, ...run.policy }, limits, usage });
 }
 
 const COLUMNS_WITHOUT_LABELS = `
@@ -47,9 +40,9 @@ const leaseExpired = (dialect: SqlDialect, forMs: number): RawBuilder<boolean> =
 export function runQueries(reader: Reader): RunReads & ScopedEventReads {
   const { dialect } = reader;
   return {
-    getRun: (runId) => reader.read((db) => getRun(db, runId), null),
+    getRun: (runId) => reader.read((db) => getRun(db, reader.statements, runId), null),
     findRuns: (prefix, limit) => reader.read((db) => findRuns(db, prefix, limit), []),
-    listRuns: (filter) => reader.read((db) => listRuns(db, dialect, filter), []),
+    listRuns: (filter) => reader.read((db) => listRuns(db, dialect, reader.statements, filter), []),
     listUnattendedRuns: (owner, here) =>
       reader.read((db) => listUnattendedRuns(db, dialect, owner, here), []),
     listOwnedRunIds: (owner) => reader.read((db) => listOwnedRunIds(db, owner), []),
@@ -66,9 +59,15 @@ export function runQueries(reader: Reader): RunReads & ScopedEventReads {
   };
 }
 
-async function getRun(db: Kysely<Schema>, runId: string): Promise<RunRecord | null> {
-  const row = await db.selectFrom("runs").selectAll().where("run_id", "=", runId).executeTakeFirst();
+async function getRun(db: Kysely<Schema>, statements: Statements, runId: string): Promise<RunRecord | null> {
+  const [row] = (await db.executeQuery(selectRun(db, statements, runId).compile())).rows;
   return row === undefined ? null : toRunRecord(row);
+}
+
+export function selectRun(db: Kysely<Schema>, statements: Statements, runId: string): Compilable<RunRow> {
+  return statements.bind("a run", { runId }, (given) =>
+    db.selectFrom("runs").selectAll().where("run_id", "=", given.runId),
+  );
 }
 
 async function findRuns(db: Kysely<Schema>, prefix: string, limit: number): Promise<readonly RunRecord[]> {
@@ -86,16 +85,70 @@ async function findRuns(db: Kysely<Schema>, prefix: string, limit: number): Prom
 async function listRuns(
   db: Kysely<Schema>,
   dialect: SqlDialect,
+  statements: Statements,
   filter: RunFilter,
 ): Promise<readonly RunRecord[]> {
-  let query = db.selectFrom("runs").selectAll();
+  const list = <Row>(what: string, select: (limit: Limit) => Compilable<Row>): Promise<readonly Row[]> =>
+    readList(db, statements, filter, what, select);
+  const matching = (limit: Limit) => matchingRuns(db, dialect, filter, limit);
+  if (filter.maxBytes !== undefined) {
+    const sizes = await list("sizes of runs", (limit) =>
+      matching(limit).select(["run_id", recordBytes.as("bytes")]),
+    );
+    // The records are read by their ids afterwards, so that no large record is sorted or read and dropped.
+    const ids = sizes.slice(0, countWithin(sizes, filter.maxBytes)).map(({ run_id }) => run_id);
+    if (ids.length === 0) return [];
+    const query = db.selectFrom("runs").selectAll().where("run_id", "in", ids);
+    return (await query.orderBy("created_at", "desc").orderBy("run_id", "desc").execute()).map(toRunRecord);
+  }
+  if (filter.withoutLabels === true) {
+    const rows = await list("runs without labels", (limit) => matching(limit).select(COLUMNS_WITHOUT_LABELS));
+    return rows.map((row) => toRunRecord({ ...row, labels: "{}" }));
+  }
+  return (await list("runs", (limit) => matching(limit).selectAll())).map(toRunRecord);
+}
+
+type Limit = number | RawBuilder<number> | undefined;
+
+/** The parts of a filter that usual lists have. */
+const USUAL: ReadonlySet<string> = new Set([
+  "states",
+  "hidden",
+  "limit",
+  "maxBytes",
+  "withoutLabels",
+] satisfies readonly (keyof RunFilter)[]);
+
+/** The rows of a list. The statement of a usual list, which differs only in its limit, is built once. */
+async function readList<Row>(
+  db: Kysely<Schema>,
+  statements: Statements,
+  filter: RunFilter,
+  what: string,
+  select: (limit: Limit) => Compilable<Row>,
+): Promise<readonly Row[]> {
+  const { states, hidden, limit } = filter;
+  const usual = Object.entries(filter).every(([name, value]) => USUAL.has(name) || value === undefined);
+  const shape = `${what}: ${states?.join(" ") ?? "all"} ${hidden === false ? "visible" : "also hidden"}`;
+  const query = !usual
+    ? select(limit)
+    : limit === undefined
+      ? statements.bind(shape, {}, () => select(undefined))
+      : statements.bind(`${shape}, limited`, { limit }, (given) => select(given.limit));
+  return (await db.executeQuery(query.compile())).rows;
+}
+
+function matchingRuns(db: Kysely<Schema>, dialect: SqlDialect, filter: RunFilter, limit: Limit) {
+  let query = db.selectFrom("runs");
   // A literal, so that the partial index of ended runs is used.
   if (filter.endedBefore !== undefined)
     query = query
       .where(sql<boolean>`state = 'exited'`)
       .where("ended_at", "<", filter.endedBefore)
       .orderBy("ended_at");
-  query = query.orderBy("created_at", "desc").orderBy("run_id", "desc");
+  const onlyOpen = filter.states?.includes("exited") === false;
+  // By the index of all runs in this order, SQLite would read every ended run to find the few open ones.
+  query = query.orderBy(onlyOpen ? sql`+created_at` : "created_at", "desc").orderBy("run_id", "desc");
   const given = {
     state: filter.states,
     owner_instance_id: filter.ownerInstanceId,
@@ -106,7 +159,7 @@ async function listRuns(
     agent_id: filter.agentId,
   };
   query = query.where(equals("runs", given));
-  if (filter.states?.includes("exited") === false) query = query.where(notExited);
+  if (onlyOpen) query = query.where(notExited);
   if (filter.silentForMs !== undefined) query = query.where(leaseExpired(dialect, filter.silentForMs));
   if (filter.ofState !== undefined) query = query.where(inStateDirectory(filter.ofState));
   if (filter.notFrom !== undefined && filter.notFrom.length > 0)
@@ -123,23 +176,7 @@ async function listRuns(
     const { createdAt, runId } = filter.after;
     query = query.where(sql<boolean>`(created_at, run_id) < (${createdAt}, ${runId})`);
   }
-  if (filter.limit !== undefined) query = query.limit(filter.limit);
-  if (filter.maxBytes !== undefined) {
-    // The records are read by their ids afterwards, so that no large record is sorted or read and dropped.
-    const sizes = await query
-      .clearSelect()
-      .select(["run_id", recordBytes.as("bytes")])
-      .execute();
-    const ids = sizes.slice(0, countWithin(sizes, filter.maxBytes)).map(({ run_id }) => run_id);
-    if (ids.length === 0) return [];
-    query = db.selectFrom("runs").selectAll().where("run_id", "in", ids);
-    query = query.orderBy("created_at", "desc").orderBy("run_id", "desc");
-  }
-  if (filter.withoutLabels === true) {
-    const rows = await query.clearSelect().select(COLUMNS_WITHOUT_LABELS).execute();
-    return rows.map((row) => toRunRecord({ ...row, labels: "{}" }));
-  }
-  return (await query.execute()).map(toRunRecord);
+  return limit === undefined ? query : query.limit(limit);
 }
 
 /** The columns of a run that have no length limit. */
@@ -197,59 +234,6 @@ async function countEndedRuns(
   if (scope !== undefined) query = query.where(inStateDirectory(scope));
   if (notFrom.length > 0) query = query.where("origin_instance_id", "not in", notFrom);
   return (await query.executeTakeFirstOrThrow()).ended;
-}
-
-/** No events after `settled`: events with smaller numbers may still be committed. */
-async function listEvents(
-  db: Kysely<Schema>,
-  settled: number | null,
-  filter: EventFilter,
-): Promise<readonly RunEvent[]> {
-  return (await selectEvents(db, settled, filter).selectAll().execute()).map(toRunEvent);
-}
-
-async function listScopedEvents(
-  db: Kysely<Schema>,
-  dialect: SqlDialect,
-  settled: number | null,
-  scope: SessionScope,
-  filter: EventFilter,
-): Promise<readonly (RunEvent | HiddenEvent)[]> {
-  const found = await listEvents(db, settled, filter);
-  const runIds = [...new Set(found.map(({ runId }) => runId))];
-  if (runIds.length === 0) return [];
-  // One row per run, not per event: a run has many events, and its record may be large.
-  const rows = await db
-    .selectFrom("runs")
-    .innerJoin("sessions", "sessions.id", "runs.session_id")
-    .select("runs.run_id")
-    .where("runs.run_id", "in", runIds)
-    .where(isSessionInScope(dialect, scope))
-    .execute();
-  const seen = new Set(rows.map(({ run_id }) => run_id));
-  return found.map((event) => {
-    if (seen.has(event.runId)) return event;
-    const { seq, runId, at } = event;
-    return { type: "hidden", seq, runId, at };
-  });
-}
-
-function selectEvents(db: Kysely<Schema>, settled: number | null, filter: EventFilter) {
-  const { after, runId, stateId, hostIds, limit, newestFirst = false } = filter;
-  let query = db
-    .selectFrom("run_events")
-    .where(equals("run_events", { run_id: runId, state_id: stateId }))
-    .orderBy("seq", newestFirst ? "desc" : "asc");
-  if (settled !== null) query = query.where("seq", "<=", settled);
-  if (after !== undefined) query = query.where("seq", ">", after);
-  if (hostIds !== undefined)
-    query = query.where("run_id", "in", (of) =>
-      of
-        .selectFrom("runs")
-        .select("runs.run_id")
-        .where(equals("runs", { host_id: hostIds })),
-    );
-  return limit === undefined ? query : query.limit(limit);
 }
 
 function inStateDirectory({ stateId, instanceIds }: StateDirectoryScope): RawBuilder<boolean> {

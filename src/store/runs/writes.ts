@@ -1,34 +1,22 @@
-import { type Compilable, type RawBuilder, sql, type UpdateObject } from "kysely";
+import { type Compilable, type RawBuilder, sql } from "kysely";
 import { LeaseLost, RunExists } from "../../errors.js";
-import { runTable, type Schema } from "../schema.js";
+import type { RunRecord } from "../../model/run.js";
+import { type RunRow, runTable } from "../schema.js";
 import { countChanged, fetchRows, hasChanged, type SqlEngine, type Steps } from "../sql/engine.js";
-import { changedFields, newRunRecord } from "./apply-change.js";
+import { type Placeholders, shapeOf } from "../sql/statement-cache.js";
+import { newRunRecord } from "./apply-change.js";
+import { changeValues, computedColumns } from "./change-columns.js";
 import type { EventLog } from "./events.js";
+import {
+  changeRunsTogether,
+  finalizeRunsTogether,
+  insertRunsTogether,
+  type NewRunCall,
+  type RunChangeCall,
+  type WrittenRuns,
+} from "./grouped-writes.js";
 import type { Lease, LeaseRequest, RunChange, RunWrites, TerminalRunChange } from "./contract.js";
-
-const STARTED = sql<number>`coalesce(started_at, created_at)`;
-
-/**
- * The columns that one change writes; `applyRunChange` does the same to a record. Only rows that have not exited are
- * updated, so each expression must be right for `starting`, `running` and `exiting` only.
- */
-function changeColumns(change: RunChange): UpdateObject<Schema, "runs"> {
-  return { ...runTable.toColumns(changedFields(change)), ...computedColumns(change), updated_at: Date.now() };
-}
-
-function computedColumns(change: RunChange): UpdateObject<Schema, "runs"> {
-  if (change.to === "running")
-    return {
-      // The start may be reported after the stop; then the state stays.
-      state: sql`case when state = 'starting' then 'running' else state end`,
-      // Reported twice (after a reattach), the first time is the start.
-      started_at: sql`coalesce(started_at, ${change.at})`,
-    };
-  if (change.to === "exiting") return { state: "exiting" };
-  if (change.to !== "exited") return {};
-  // The wall clock may have been set back: an end before the start is never recorded.
-  return { ended_at: sql`case when ${change.at} < ${STARTED} then ${STARTED} else ${change.at} end` };
-}
+import { selectRun, toRunRecord } from "./queries.js";
 
 /** A literal, not a parameter, so that the partial index of open runs is used. */
 const notExited = sql<boolean>`state <> 'exited'`;
@@ -38,35 +26,69 @@ const IDS_PER_STATEMENT = 100;
 
 export function runWrites(engine: SqlEngine, log: EventLog): RunWrites {
   const { db } = engine;
+  const insertRun = engine.group<NewRunCall, true>({
+    async alone(call) {
+      if (await log.write(call.events, () => hasChanged(insertNewRun(engine, call)))) return true;
+      throw new RunExists(call.run.runId);
+    },
+    async together(calls) {
+      const written = await insertRunsTogether(engine, calls);
+      await noteEvents(log, calls, written);
+      return calls.map(({ run }) => (written.rows.has(run.runId) ? true : undefined));
+    },
+    shapeOf: () => "",
+    recordOf: ({ run }) => run.runId,
+  });
+  const saveRun = engine.group<RunChangeCall, boolean>({
+    // Only an end must survive power loss, which also ends the processes.
+    alone: ({ lease, change, events }) => log.write(events, () => saveChange(engine, lease, change)),
+    async together(calls) {
+      const written = await changeRunsTogether(engine, calls);
+      await noteEvents(log, calls, written);
+      return calls.map(({ lease }) => (written.rows.has(lease.runId) ? true : undefined));
+    },
+    shapeOf: shapeOfChange,
+    recordOf: ({ lease }) => lease.runId,
+  });
+  const finalizeRun = engine.group<RunChangeCall, FinalizedRun>({
+    async alone({ lease, change, events }) {
+      const rows: RunRow[] = [];
+      const isNew = await log.writeDurably(events, function* () {
+        const [ended] = yield* fetchRows(endOwned(engine, lease, change));
+        rows.push(ended ?? (yield* readEnded(engine, lease)));
+        return ended !== undefined;
+      });
+      // The last one: the steps may be executed again.
+      return { record: toRunRecord(rows.at(-1) as RunRow), isNew };
+    },
+    async together(calls) {
+      const written = await finalizeRunsTogether(engine, calls);
+      await noteEvents(log, calls, written);
+      return calls.map(({ lease }) => {
+        const row = written.rows.get(lease.runId);
+        return row && { record: toRunRecord(row), isNew: true };
+      });
+    },
+    shapeOf: shapeOfChange,
+    recordOf: ({ lease }) => lease.runId,
+  });
   return {
-    async insertRun(run, leaseMs, events = []) {
-      const row = {
-        ...runTable.toColumns(newRunRecord(run, 0)),
-        lease_expires_at: leaseExpiry(engine, leaseMs),
-      };
-      const insert = db.insertInto("runs").values(row);
-      const inserted = await log.write(events, () =>
-        hasChanged(insert.onConflict((conflict) => conflict.column("run_id").doNothing())),
-      );
-      if (!inserted) throw new RunExists(run.runId);
+    async insertRun(run, leaseMs, events = [], gated) {
+      await insertRun({ run, leaseMs, events, gated });
       return { runId: run.runId, ownerInstanceId: run.ownerInstanceId, epoch: run.leaseEpoch };
     },
-    async saveRun(lease, change, events = []) {
-      const written = await log.write(events, () => saveChange(engine, lease, change));
-      // The end of a run must survive power loss, because others are notified of it. Earlier changes need not: power loss also
-      // ends the processes. Flushed also if nothing was written: an earlier flush may have failed.
-      if (change.to === "exited") await engine.flush();
-      return written;
-    },
+    saveRun: async (lease, change, events = []) =>
+      change.to === "exited"
+        ? (await finalizeRun({ lease, change, events })).isNew
+        : saveRun({ lease, change, events }),
+    finalizeRun: async (lease, change, events = []) => (await finalizeRun({ lease, change, events })).record,
     async acquireLease(claim, events = []) {
       const { runId, ownerInstanceId, epoch } = claim;
-      const acquired = await log.write(events, () => hasChanged(compareAndSwapLease(engine, claim)));
+      const acquired = await log.writeTogether(events, () => hasChanged(acquire(engine, claim)));
       return acquired ? { runId, ownerInstanceId, epoch } : null;
     },
     async acquireAndFinalizeRun(claim, end, events = []) {
-      const ended = await log.writeInTransaction(events, () => acquireAndFinalize(engine, claim, end));
-      if (ended) await engine.flush();
-      return ended;
+      return log.writeDurably(events, () => hasChanged(acquire(engine, claim, end)));
     },
     async restoreRun(run, leaseMs, events = []) {
       const row = { ...runTable.toColumns(run), lease_expires_at: leaseExpiry(engine, leaseMs) };
@@ -84,14 +106,8 @@ export function runWrites(engine: SqlEngine, log: EventLog): RunWrites {
       if (restored && run.state === "exited") await engine.flush();
       return restored;
     },
-    renewLeases(ownerInstanceId, leaseMs) {
-      const renew = db
-        .updateTable("runs")
-        .set({ lease_expires_at: leaseExpiry(engine, leaseMs) })
-        .where("owner_instance_id", "=", ownerInstanceId)
-        .where(notExited);
-      return engine.perform(() => countChanged(renew));
-    },
+    renewLeases: (ownerInstanceId, leaseMs) =>
+      engine.perform(() => countChanged(renewLeases(engine, ownerInstanceId, leaseMs))),
     async appendEvents(events) {
       await log.write(events, alwaysTrue);
     },
@@ -100,21 +116,39 @@ export function runWrites(engine: SqlEngine, log: EventLog): RunWrites {
   };
 }
 
-function* saveChange(engine: SqlEngine, lease: Lease, change: RunChange): Steps<boolean> {
-  if (yield* hasChanged(updateOwned(engine, lease, change))) return true;
-  const [run] = yield* fetchRows(
-    engine.db.selectFrom("runs").select(["state", "owner_instance_id"]).where("run_id", "=", lease.runId),
-  );
-  if (run?.state === "exited") return false;
-  const owner = run?.owner_instance_id ?? null;
-  throw new LeaseLost(lease.runId, lease.epoch, owner === lease.ownerInstanceId ? null : owner);
+interface FinalizedRun {
+  readonly record: RunRecord;
+  /** False: it had ended before. */
+  readonly isNew: boolean;
 }
 
-function* acquireAndFinalize(engine: SqlEngine, claim: LeaseRequest, end: TerminalRunChange): Steps<boolean> {
-  return (
-    (yield* hasChanged(compareAndSwapLease(engine, claim))) &&
-    (yield* hasChanged(updateOwned(engine, claim, end)))
-  );
+function shapeOfChange({ change }: RunChangeCall): string {
+  return Object.keys(change).join(" ") + change.to;
+}
+
+/** After a statement that has committed the events of these calls. */
+async function noteEvents(
+  log: EventLog,
+  calls: readonly { readonly events: readonly unknown[] }[],
+  { stateIds, lastEvent }: WrittenRuns<unknown>,
+): Promise<void> {
+  if (lastEvent === null) return;
+  const count = calls.reduce((sum, { events }) => sum + events.length, 0);
+  await log.committed({ count, last: lastEvent, stateIds });
+}
+
+function* saveChange(engine: SqlEngine, lease: Lease, change: RunChange): Steps<boolean> {
+  if (yield* hasChanged(updateOwned(engine, lease, change))) return true;
+  yield* readEnded(engine, lease);
+  return false;
+}
+
+/** The row of a run that could not be changed because it has ended. Fails with LeaseLost if it has not. */
+function* readEnded({ db, statements }: SqlEngine, { runId, epoch, ownerInstanceId }: Lease): Steps<RunRow> {
+  const [run] = yield* fetchRows(selectRun(db, statements, runId));
+  if (run?.state === "exited") return run;
+  const owner = run?.owner_instance_id ?? null;
+  throw new LeaseLost(runId, epoch, owner === ownerInstanceId ? null : owner);
 }
 
 function* hideRuns({ db }: SqlEngine, runIds: readonly string[], at: number): Steps<number> {
@@ -138,34 +172,108 @@ function* deleteRuns({ db }: SqlEngine, runIds: readonly string[]): Steps<number
   return deleted;
 }
 
-function compareAndSwapLease(engine: SqlEngine, claim: LeaseRequest): Compilable {
+function insertNewRun(
+  { db, dialect, statements }: SqlEngine,
+  { run, leaseMs, gated }: NewRunCall,
+): Compilable {
+  const { lease_expires_at: _, ...row } = runTable.toColumns(newRunRecord(run, 0, gated));
+  const values = { ...row, lease_ms: Math.ceil(leaseMs) };
+  return statements.bind(shapeOf("insert a run", values), values, ({ lease_ms, ...places }) =>
+    db
+      .insertInto("runs")
+      .values({ ...places, lease_expires_at: sql<number>`${dialect.now()} + ${lease_ms}` })
+      .onConflict((conflict) => conflict.column("run_id").doNothing()),
+  );
+}
+
+function renewLeases({ db, dialect, statements }: SqlEngine, owner: string, leaseMs: number): Compilable {
+  const values = { owner, lease_ms: Math.ceil(leaseMs) };
+  return statements.bind("renew leases", values, ({ owner: of, lease_ms }) =>
+    db
+      .updateTable("runs")
+      .set({ lease_expires_at: sql<number>`${dialect.now()} + ${lease_ms}` })
+      .where("owner_instance_id", "=", of)
+      .where(notExited),
+  );
+}
+
+/** Takes a lease from the owner and epoch that are given, and with it ends the run if `end` is given. */
+function acquire(
+  { db, dialect, statements }: SqlEngine,
+  claim: LeaseRequest,
+  end?: TerminalRunChange,
+): Compilable {
   const { runId, from, ownerInstanceId, epoch, leaseMs, expiredForMs } = claim;
   if (epoch <= from.epoch) throw new Error(`epoch ${epoch} is not above ${from.epoch}`);
-  const swap = engine.db
-    .updateTable("runs")
-    .set({
-      owner_instance_id: ownerInstanceId,
-      lease_epoch: epoch,
-      lease_expires_at: leaseExpiry(engine, leaseMs),
-      updated_at: Date.now(),
-    })
-    .where("run_id", "=", runId)
-    .where("owner_instance_id", "=", from.ownerInstanceId)
-    .where("lease_epoch", "=", from.epoch)
-    .where(notExited);
-  return expiredForMs === null
-    ? swap
-    : swap.where("lease_expires_at", "<=", leaseExpiry(engine, -Math.ceil(expiredForMs)));
+  const values = {
+    ...(end === undefined ? { updated_at: Date.now(), at: 0, started: null } : changeValues(end)),
+    of_run: runId,
+    from_owner: from.ownerInstanceId,
+    from_epoch: from.epoch,
+    owner: ownerInstanceId,
+    epoch,
+    lease_ms: Math.ceil(leaseMs),
+    expired_ms: Math.ceil(expiredForMs ?? 0),
+  };
+  return statements.bind(shapeOf(`acquire a lease ${expiredForMs === null}`, values), values, (given) => {
+    const {
+      of_run,
+      from_owner,
+      from_epoch,
+      owner,
+      epoch: next,
+      lease_ms,
+      expired_ms,
+      at,
+      started,
+      ...set
+    } = given;
+    const swap = db
+      .updateTable("runs")
+      .set({
+        ...set,
+        ...(end === undefined ? {} : computedColumns(end.to, at, started)),
+        owner_instance_id: owner,
+        lease_epoch: next,
+        lease_expires_at: sql<number>`${dialect.now()} + ${lease_ms}`,
+      })
+      .where("run_id", "=", of_run)
+      .where("owner_instance_id", "=", from_owner)
+      .where("lease_epoch", "=", from_epoch)
+      .where(notExited);
+    const expiredBefore = sql<number>`${dialect.now()} - ${expired_ms}`;
+    return expiredForMs === null ? swap : swap.where("lease_expires_at", "<=", expiredBefore);
+  });
+}
+
+function updateOwned({ db, statements }: SqlEngine, lease: Lease, change: RunChange): Compilable {
+  const values = ownedValues(lease, change);
+  return statements.bind(shapeOf(change.to, values), values, (given) => ownedUpdate(db, change, given));
+}
+
+function endOwned({ db, statements }: SqlEngine, lease: Lease, end: RunChange): Compilable<RunRow> {
+  const values = ownedValues(lease, end);
+  return statements.bind(shapeOf("end a run", values), values, (given) =>
+    ownedUpdate(db, end, given).returningAll(),
+  );
+}
+
+function ownedValues({ runId, ownerInstanceId, epoch }: Lease, change: RunChange) {
+  return { ...changeValues(change), of_run: runId, of_owner: ownerInstanceId, of_epoch: epoch };
 }
 
 /** Checks owner and epoch, so that an instance whose lease was stolen changes nothing. */
-function updateOwned({ db }: SqlEngine, lease: Lease, change: RunChange): Compilable {
+function ownedUpdate(
+  db: SqlEngine["db"],
+  { to }: RunChange,
+  { of_run, of_owner, of_epoch, at, started, ...places }: Placeholders<ReturnType<typeof ownedValues>>,
+) {
   return db
     .updateTable("runs")
-    .set(changeColumns(change))
-    .where("run_id", "=", lease.runId)
-    .where("owner_instance_id", "=", lease.ownerInstanceId)
-    .where("lease_epoch", "=", lease.epoch)
+    .set({ ...places, ...computedColumns(to, at, started) })
+    .where("run_id", "=", of_run)
+    .where("owner_instance_id", "=", of_owner)
+    .where("lease_epoch", "=", of_epoch)
     .where(notExited);
 }
 

@@ -1,4 +1,4 @@
-import type { Approval, ApprovalDecision, NewApproval } from "../../model/approval.js";
+import type { Approval, ApprovalDecision, NewApproval } from "../../model/exec/approval.js";
 import type { NewSession, SessionRecord, SessionScope } from "../../model/session.js";
 
 export interface TokenOptions {

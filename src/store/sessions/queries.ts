@@ -1,5 +1,5 @@
 import { type Kysely, type RawBuilder, sql } from "kysely";
-import type { Approval } from "../../model/approval.js";
+import type { Approval } from "../../model/exec/approval.js";
 import type { SessionRecord, SessionScope } from "../../model/session.js";
 import { approvalTable, type Schema, sessionTable } from "../schema.js";
 import { equals, type Reader, type SqlDialect } from "../sql/engine.js";

@@ -1,5 +1,5 @@
 import { type Compilable, sql } from "kysely";
-import type { ApprovalDecision } from "../../model/approval.js";
+import type { ApprovalDecision } from "../../model/exec/approval.js";
 import type { NewSession, SessionRecord } from "../../model/session.js";
 import { approvalTable, sessionTable } from "../schema.js";
 import { countChanged, fetchRows, hasChanged, type SqlEngine, type Steps } from "../sql/engine.js";

@@ -12,6 +12,7 @@ import {
   sql,
 } from "kysely";
 import type { Schema } from "../schema.js";
+import type { Statements } from "./statement-cache.js";
 
 /**
  * The statements of one call, written once for all databases. The engine executes each statement that the generator
@@ -41,6 +42,8 @@ export interface SqlDialect {
   jsonEntries(column: string): RawBuilder<unknown>;
   /** The items of a JSON array in a text column, as rows of `value`. */
   jsonItems(column: string): RawBuilder<unknown>;
+  /** The objects of a JSON array, as rows of `place` (from 1) and `text`, which is the JSON of the object as it was given. */
+  jsonObjects(array: string): RawBuilder<unknown>;
   /** At the end of a select: the rows do not change until the transaction ends. */
   readonly lockShared: RawBuilder<unknown>;
   /** At the end of a select: locks the rows, and skips rows that another transaction has locked. */
@@ -49,11 +52,25 @@ export interface SqlDialect {
   readonly shared: boolean;
 }
 
+/** A call that many callers make at the same time. If a statement costs a round trip, such calls share a statement. */
+export interface GroupedCall<Call, Result> {
+  readonly alone: (call: Call) => Promise<Result>;
+  /** One statement for many calls. Undefined for a call: nothing was done, and the call is executed alone. */
+  readonly together: (calls: readonly Call[]) => Promise<readonly (Result | undefined)[]>;
+  /** Calls of different shapes are not executed together. Null: the call is executed alone. */
+  readonly shapeOf: (call: Call) => string | null;
+  /** Calls about the same record are not executed together. Null: they can be. */
+  readonly recordOf: (call: Call) => string | null;
+}
+
 /** Reads a database. */
 export interface Reader extends AsyncDisposable {
   readonly dialect: SqlDialect;
+  readonly statements: Statements;
   /** Executes a query. `empty` is the result if the store has no tables yet. */
   read<Result>(query: (db: Kysely<Schema>) => Promise<Result>, empty: Result): Promise<Result>;
+  /** Executes a call with others of its kind, if that is faster. If one fails, only that one fails. */
+  group<Call, Result>(kind: GroupedCall<Call, Result>): (call: Call) => Promise<Result>;
   /** Every event up to this sequence number is committed, or never will be. Null: so is every event that can be read. */
   lastSettledEvent(): Promise<number | null>;
   now(): Promise<number>;
@@ -71,6 +88,13 @@ export interface SqlEngine extends Reader {
   perform<Result>(steps: () => Steps<Result>): Promise<Result>;
   /** Executes steps in one transaction. After a conflict with another transaction, they start again from the first. */
   transact<Result>(steps: () => Steps<Result>): Promise<Result>;
+  /** The same, not at once: calls at the same time may share a transaction, but if the steps of one fail, only that call fails. */
+  transactTogether<Result>(steps: () => Steps<Result>): Promise<Result>;
+  /**
+   * Executes steps in a transaction, and resolves when it survives power loss. Calls at the same time may share a
+   * transaction, but if the steps of one fail, only that call fails.
+   */
+  transactDurably<Result>(steps: () => Steps<Result>): Promise<Result>;
   /** Resolves when everything committed before the call survives power loss. */
   flush(): Promise<void>;
   /** Notifies other processes that events were committed. */

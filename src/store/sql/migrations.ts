@@ -7,7 +7,7 @@ import {
   INPUT_DIGEST_SQL,
   PERMISSION_RULES_SQL,
 } from "./migrations/acp.js";
-import { COMMANDS_SQL, GATEWAYS_SQL } from "./migrations/gateways.js";
+import { COMMANDS_SQL, GATEWAYS_SQL } from "./migrations/gateways-and-remote-stops.js";
 import {
   LIMITS_SQL,
   ORIGIN_SQL,
@@ -78,11 +78,28 @@ export const TABLES: readonly string[] = migrations.flatMap(({ sql }) =>
 
 /** The columns of a table that this build knows. In a newer schema the table may have more. */
 export function knownColumns(table: string): ReadonlySet<string> {
+  return new Set(columnTypes(table).keys());
+}
+
+type ColumnTypes = ReadonlyMap<string, "text" | "bigint">;
+
+const columnTypesByTable = new Map<string, ColumnTypes>();
+
+/** The columns of a table that this build knows, with their types in PostgreSQL. */
+export function columnTypes(table: string): ColumnTypes {
+  let types = columnTypesByTable.get(table);
+  if (types === undefined) columnTypesByTable.set(table, (types = readColumnTypes(table)));
+  return types;
+}
+
+function readColumnTypes(table: string): ColumnTypes {
   const statements = migrations.map(({ sql }) => sql).join("\n");
   const [, body = ""] = new RegExp(`create table ${table} \\(([^;]*)`).exec(statements) ?? [];
-  const created = body.matchAll(/^ +(\w+) +(?:text|integer)\b/gm);
-  const added = statements.matchAll(new RegExp(`alter table ${table} add column (\\w+)`, "g"));
-  return new Set([...created, ...added].map(([, name = ""]) => name));
+  const created = body.matchAll(/^ +(\w+) +(text|integer)\b/gm);
+  const added = statements.matchAll(new RegExp(`alter table ${table} add column (\\w+) (text|integer)`, "g"));
+  return new Map(
+    [...created, ...added].map(([, name = "", type]) => [name, type === "text" ? "text" : "bigint"]),
+  );
 }
 
 /** The schema version of this build. */

@@ -86,8 +86,13 @@ export class TableMapping<Entity, Row> {
   /** Type of a row; never set. */
   declare readonly row: Row;
   readonly #forms: ReadonlyMap<string, FieldForm>;
-  /** Field by column, without columns that are no field or are read with another column. */
-  readonly #fields: Map<string, string>;
+  /** How each field is read, in the order of the columns. */
+  readonly #readers: readonly FieldReader[];
+  /**
+   * A record of nulls. Its copies share a hidden class; V8 turns an object to which so many fields are added one by one into
+   * a hash table.
+   */
+  readonly #template: Readonly<Record<string, null>>;
 
   constructor(
     table: string,
@@ -99,15 +104,19 @@ export class TableMapping<Entity, Row> {
     );
     this.#forms = new Map(listed);
     // A newer build may have added columns. They are no part of the record here.
-    this.#fields = new Map(Array.from(knownColumns(table), (name) => [name, camelCase(name)]));
-    for (const name of internal) this.#fields.delete(name);
+    const fields = new Map(Array.from(knownColumns(table), (name) => [name, camelCase(name)]));
+    for (const name of internal) fields.delete(name);
     for (const [field, form] of listed) {
-      if (form.kind === "column") this.#fields.set(form.name, field);
+      if (form.kind === "column") fields.set(form.name, field);
+      // A field with several columns is read at the first of them.
       if (form.kind === "columns")
         for (const [at, name] of Object.values(form.names).entries())
-          if (at === 0) this.#fields.set(name, field);
-          else this.#fields.delete(name);
+          if (at === 0) fields.set(name, field);
+          else fields.delete(name);
     }
+    this.#readers = Array.from(fields, ([name, field]) => ({ name, field, read: readerOf(forms[field]) }));
+    const nulls = Object.fromEntries([...fields.values()].map((field) => [field, null]));
+    this.#template = JSON.parse(JSON.stringify(nulls)) as Record<string, null>;
   }
 
   /** The columns of the fields that `part` has. */
@@ -118,19 +127,29 @@ export class TableMapping<Entity, Row> {
       if (form?.kind === "columns") {
         const object = value as Readonly<Record<string, unknown>> | null;
         for (const [member, name] of Object.entries(form.names)) row[name] = object?.[member] ?? null;
-      } else row[form?.kind === "column" ? form.name : snakeCase(field)] = encode(form, value);
+      } else row[form?.kind === "column" ? form.name : columnOf(field)] = encode(form, value);
     }
     return row as Insertable<Row>;
   }
 
   /** The record of a row. Columns that are no field of the record are left out. */
   toRecord(row: Readonly<Partial<Row>>): Entity {
+    const values = row as Readonly<Record<string, unknown>>;
+    const record: Record<string, unknown> = { ...this.#template };
+    for (const { name, field, read } of this.#readers) {
+      const value = values[name];
+      if (value === undefined) return this.#toPartialRecord(values);
+      record[field] = read === null ? value : read(value, values);
+    }
+    return record as Entity;
+  }
+
+  /** The record of a row that lacks columns. */
+  #toPartialRecord(values: Readonly<Record<string, unknown>>): Entity {
     const record: Record<string, unknown> = {};
-    for (const [name, value] of Object.entries(row)) {
-      const field = this.#fields.get(name);
-      if (field === undefined) continue;
-      const form = this.#forms.get(field);
-      record[field] = form?.kind === "columns" ? readMembers(form.names, row, value) : decode(form, value);
+    for (const { name, field, read } of this.#readers) {
+      const value = values[name];
+      if (value !== undefined) record[field] = read === null ? value : read(value, values);
     }
     return record as Entity;
   }
@@ -157,10 +176,35 @@ export function mapTable<Entity>(table: string) {
   ): TableMapping<Entity, Columns<Entity, Forms>> => new TableMapping(table, forms, internal);
 }
 
-function readMembers(names: Readonly<Record<string, string>>, row: object, first: unknown): object | null {
-  if (first === null) return null;
-  const values = row as Readonly<Record<string, unknown>>;
-  return Object.fromEntries(Object.entries(names).map(([member, name]) => [member, values[name]]));
+interface FieldReader {
+  /** The column; the first one of a field with several. */
+  readonly name: string;
+  readonly field: string;
+  /** Null: the field is the value of the column. */
+  readonly read: ((value: unknown, row: Readonly<Record<string, unknown>>) => unknown) | null;
+}
+
+function readerOf(form: FieldForm | undefined): FieldReader["read"] {
+  if (form?.kind === "flag") return (value) => value === 1;
+  if (form?.kind === "json" || form?.kind === "nullable-json")
+    return (value) => (value === null ? null : (JSON.parse(value as string) as unknown));
+  if (form?.kind !== "columns") return null;
+  const members = Object.entries(form.names);
+  return (first, row) => {
+    if (first === null) return null;
+    const object: Record<string, unknown> = {};
+    for (const [member, name] of members) object[member] = row[name];
+    return object;
+  };
+}
+
+const columnNames = new Map<string, string>();
+
+/** Cached, because every write names the columns of its fields. */
+function columnOf(field: string): string {
+  let name = columnNames.get(field);
+  if (name === undefined) columnNames.set(field, (name = snakeCase(field)));
+  return name;
 }
 
 function camelCase(name: string): string {
@@ -176,10 +220,4 @@ function encode(form: FieldForm | undefined, value: unknown): unknown {
   if (form?.kind === "nullable-json")
     return value === null || value === undefined ? null : JSON.stringify(value);
   return form?.kind === "flag" ? (value === true ? 1 : 0) : value;
-}
-
-function decode(form: FieldForm | undefined, value: unknown): unknown {
-  if (form?.kind === "json" || form?.kind === "nullable-json")
-    return value === null ? null : (JSON.parse(value as string) as unknown);
-  return form?.kind === "flag" ? value === 1 : value;
 }

@@ -2,9 +2,18 @@ import { closeSync, fdatasync, openSync } from "node:fs";
 import { promisify } from "node:util";
 import { Kysely, sql, SqliteAdapter, SqliteQueryCompiler } from "kysely";
 import { hostMonotonicMs } from "../../async/clock.js";
+import { SharedOperation } from "../../async/concurrency.js";
 import { StateUnusable } from "../../errors.js";
 import type { Schema } from "../schema.js";
-import { EngineDialect, type SqlDialect, type SqlEngine, type Steps } from "../sql/engine.js";
+import { LateValue, Statements } from "../sql/statement-cache.js";
+import {
+  EngineDialect,
+  type GroupedCall,
+  type SqlDialect,
+  type SqlEngine,
+  type Steps,
+} from "../sql/engine.js";
+import { GroupCommit } from "./group-commit.js";
 import type { SqliteConnection } from "./retrying-connection.js";
 
 const syncToDisk = promisify(fdatasync);
@@ -19,8 +28,7 @@ const SYNC_FLAGS = process.platform === "win32" ? "r+" : "r";
 export class WalSync {
   readonly #path: string;
   #descriptor: number | null = null;
-  #running: Promise<void> | null = null;
-  #next: Promise<void> | null = null;
+  readonly #syncs = new SharedOperation(() => this.#sync());
 
   constructor(storePath: string) {
     // SQLite locks the database and its -shm, never the -wal, so closing a descriptor of the -wal drops no lock.
@@ -29,25 +37,12 @@ export class WalSync {
 
   /** Resolves when everything committed before the call is on the disk. */
   flush(): Promise<void> {
-    if (this.#running === null) return this.#begin();
-    this.#next ??= this.#running.then(
-      () => this.#begin(),
-      () => this.#begin(),
-    );
-    return this.#next;
+    return this.#syncs.run();
   }
 
   close(): void {
     if (this.#descriptor !== null) closeSync(this.#descriptor);
     this.#descriptor = null;
-  }
-
-  #begin(): Promise<void> {
-    this.#next = null;
-    this.#running = this.#sync().finally(() => {
-      this.#running = null;
-    });
-    return this.#running;
   }
 
   async #sync(): Promise<void> {
@@ -61,10 +56,13 @@ export class WalSync {
   }
 }
 
+const CLOCK = new LateValue(hostMonotonicMs);
+
 export const sqliteDialect: SqlDialect = {
-  now: () => sql<number>`${hostMonotonicMs()}`,
+  now: () => sql<number>`${CLOCK}`,
   jsonEntries: (column) => sql`json_each(${sql.ref(column)})`,
   jsonItems: (column) => sql`json_each(${sql.ref(column)})`,
+  jsonObjects: (array) => sql`(select key + 1 as place, value as text from json_each(${array}))`,
   // SQLite has one writer at a time.
   lockShared: sql``,
   lockSkipLocked: sql``,
@@ -86,13 +84,19 @@ export class SqliteEngine implements SqlEngine {
   readonly generationChangedAt = -Infinity;
   readonly dialect = sqliteDialect;
   readonly db: Kysely<Schema>;
+  readonly statements = new Statements();
   readonly #connection: SqliteConnection;
   readonly #walSync: WalSync;
+  readonly #groups: GroupCommit;
+  readonly #durableGroups: GroupCommit;
 
   constructor(connection: SqliteConnection, walSync: WalSync) {
     this.db = createSqliteKysely(connection);
     this.#connection = connection;
     this.#walSync = walSync;
+    const commit = <Result>(work: () => Result): Promise<Result> => connection.transact(work);
+    this.#groups = new GroupCommit({ commit, flush: null });
+    this.#durableGroups = new GroupCommit({ commit, flush: () => walSync.flush() });
   }
 
   read<Result>(query: (db: Kysely<Schema>) => Promise<Result>): Promise<Result> {
@@ -107,8 +111,21 @@ export class SqliteEngine implements SqlEngine {
     return this.#connection.transact(() => this.#drive(steps()));
   }
 
+  transactTogether<Result>(steps: () => Steps<Result>): Promise<Result> {
+    return this.#groups.add(() => this.#drive(steps()));
+  }
+
+  transactDurably<Result>(steps: () => Steps<Result>): Promise<Result> {
+    return this.#durableGroups.add(() => this.#drive(steps()));
+  }
+
   flush(): Promise<void> {
     return this.#walSync.flush();
+  }
+
+  /** Not grouped: a statement costs no round trip. */
+  group<Call, Result>({ alone }: GroupedCall<Call, Result>): (call: Call) => Promise<Result> {
+    return alone;
   }
 
   /** Null: events get their numbers under the write lock, so they are committed in order. */
@@ -130,6 +147,8 @@ export class SqliteEngine implements SqlEngine {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
+    await this.#groups.close();
+    await this.#durableGroups.close();
     await this.db.destroy();
     await this.#connection.close();
     this.#walSync.close();

@@ -9,7 +9,8 @@ import { StateUnusable } from "../../errors.js";
 import { translateSqliteError } from "../../home/sqlite-errors.js";
 import type { Schema } from "../schema.js";
 import { composeReadStore } from "../sql/compose.js";
-import type { Reader } from "../sql/engine.js";
+import type { GroupedCall, Reader } from "../sql/engine.js";
+import { Statements } from "../sql/statement-cache.js";
 import { migrationStatus, type MigrationStatus } from "../sql/migrations.js";
 import type { ReadStore, StoreCheck } from "../store.js";
 import { retryWhileLocked, SqliteConnection } from "./retrying-connection.js";
@@ -136,6 +137,7 @@ export async function openSqliteStoreForReading(path: string): Promise<ReadStore
 
 class SqliteReader implements Reader {
   readonly dialect = sqliteDialect;
+  readonly statements = new Statements();
   readonly #path: string;
   #view: ReadOnlyView | null = null;
 
@@ -166,6 +168,11 @@ class SqliteReader implements Reader {
       `${this.#path} changed during every attempt to read it; nothing was changed by reading. Try again.`,
       { cause: lastError },
     );
+  }
+
+  /** Not grouped: a statement costs no round trip. */
+  group<Call, Result>({ alone }: GroupedCall<Call, Result>): (call: Call) => Promise<Result> {
+    return alone;
   }
 
   /** Null: a file is rolled back only together with its state directory. */

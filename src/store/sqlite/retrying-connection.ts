@@ -6,6 +6,7 @@ import { SerialQueue } from "../../async/concurrency.js";
 import { defaults } from "../../defaults.js";
 import { isBusy, translateSqliteError } from "../../home/sqlite-errors.js";
 import { rejectStreaming } from "../sql/engine.js";
+import { LateValue } from "../sql/statement-cache.js";
 
 // SQLite's own busy timeout sleeps in the calling thread, which would block the event loop and with it the output,
 // deadlines and stops of every run. So handles have a busy timeout of 0, and this module waits for locks.
@@ -109,8 +110,9 @@ export class SqliteConnection implements DatabaseConnection {
   execute<Row>(query: CompiledQuery<Row>): QueryResult<Row> {
     try {
       const { statement, returnsRows } = this.#prepare(query.sql);
-      if (returnsRows) return { rows: statement.all(...query.parameters) as Row[] };
-      const { changes, lastInsertRowid } = statement.run(...query.parameters);
+      const values = query.parameters.map((each) => (each instanceof LateValue ? each.read() : each));
+      if (returnsRows) return { rows: statement.all(...values) as Row[] };
+      const { changes, lastInsertRowid } = statement.run(...values);
       return { rows: [], numAffectedRows: BigInt(changes), insertId: BigInt(lastInsertRowid) };
     } catch (error) {
       throw translateSqliteError(error, this.#path);

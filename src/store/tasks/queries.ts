@@ -5,6 +5,7 @@ import { hasStatus } from "../outbox/claim.js";
 import { outboxTable, type Schema, taskEventTable, taskTable } from "../schema.js";
 import { isColumnInScope } from "../sessions/queries.js";
 import { equals, prefixUpperBound, type Reader, type SqlDialect } from "../sql/engine.js";
+import type { Statements } from "../sql/statement-cache.js";
 import type { OutboxFilter, TaskFilter, TaskReads } from "./contract.js";
 
 /** Literals, not parameters, so that the partial indexes are used. */
@@ -12,12 +13,14 @@ const open = sql<boolean>`ended_at is null`;
 const ended = sql<boolean>`ended_at is not null`;
 
 export function taskQueries(reader: Reader): TaskReads {
+  const getTask = reader.group<string, TaskRecord | null>({
+    alone: (taskId) => reader.read((db) => selectTask(db, reader.statements, taskId), null),
+    together: (taskIds) => reader.read((db) => selectTasks(db, reader.statements, taskIds), []),
+    shapeOf: () => "",
+    recordOf: () => null,
+  });
   return {
-    getTask: (taskId) =>
-      reader.read(
-        (db) => taskTable.first(db.selectFrom("tasks").selectAll().where("task_id", "=", taskId)),
-        null,
-      ),
+    getTask,
     getTaskByKey: (key) =>
       reader.read((db) => taskTable.first(db.selectFrom("tasks").selectAll().where("key", "=", key)), null),
     findTasks: (prefix, limit) => reader.read((db) => findTasks(db, prefix, limit), []),
@@ -31,6 +34,35 @@ export function taskQueries(reader: Reader): TaskReads {
     listOutbox: (filter) => reader.read((db) => listOutbox(db, filter), []),
     countUndelivered: () => reader.read(countUndelivered, new Map()),
   };
+}
+
+async function selectTask(
+  db: Kysely<Schema>,
+  statements: Statements,
+  taskId: string,
+): Promise<TaskRecord | null> {
+  const query = statements.bind("a task", { taskId }, (given) =>
+    db.selectFrom("tasks").selectAll().where("task_id", "=", given.taskId),
+  );
+  const [row] = (await db.executeQuery(query.compile())).rows;
+  return row === undefined ? null : taskTable.toRecord(row);
+}
+
+/** PostgreSQL only. */
+async function selectTasks(
+  db: Kysely<Schema>,
+  statements: Statements,
+  taskIds: readonly string[],
+): Promise<readonly (TaskRecord | null)[]> {
+  const query = statements.bind("tasks", { taskIds }, (given) =>
+    db
+      .selectFrom("tasks")
+      .selectAll()
+      .where(sql<boolean>`task_id = any(${given.taskIds}::text[])`),
+  );
+  const { rows } = await db.executeQuery(query.compile());
+  const found = new Map(rows.map((row) => [row.task_id, taskTable.toRecord(row)]));
+  return taskIds.map((taskId) => found.get(taskId) ?? null);
 }
 
 async function findTasks(db: Kysely<Schema>, prefix: string, limit: number): Promise<readonly TaskRecord[]> {

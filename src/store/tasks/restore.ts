@@ -4,16 +4,16 @@ import type { NewTaskEvent, TaskEvent } from "../../model/task.js";
 import { nowPlus } from "../outbox/claim.js";
 import { deriveDelivery } from "../outbox/writes.js";
 import { outboxTable, type Schema, taskTable } from "../schema.js";
-import { countChanged, fetchRows, type SqlDialect, type Steps } from "../sql/engine.js";
+import { countChanged, fetchRows, type SqlDialect, type SqlEngine, type Steps } from "../sql/engine.js";
 import type { RestoredTask, TaskRestoration } from "./contract.js";
 
 /** Within a transaction. */
 export function* restoreTask(
-  db: Kysely<Schema>,
-  dialect: SqlDialect,
+  engine: SqlEngine,
   copy: RestoredTask,
   event: NewTaskEvent,
 ): Steps<TaskRestoration> {
+  const { db, dialect } = engine;
   const { taskId, task } = copy;
   const [known] = yield* fetchRows(
     db
@@ -57,7 +57,7 @@ export function* restoreTask(
       .returning("last_seq"),
   );
   yield* restoreEvents(db, taskId, [{ ...event, taskId, seq: changed?.last_seq ?? 1 }]);
-  yield* deriveDelivery(db, taskId);
+  yield* deriveDelivery(engine, taskId);
   return "restored";
 }
 

@@ -2,11 +2,13 @@ import type { AnchorEvent, AnchorLink } from "../../anchor/host.js";
 import { defaults } from "../../defaults.js";
 import { LeaseLost, NotAdopted, NotSteering } from "../../errors.js";
 import { finalizeExit } from "../end/finalize.js";
-import { failPendingMemberRequests } from "../inspect/membership.js";
-import { detachRun, markStarted, recordFirstStop, recordSurvivors } from "../run/stop-and-detach.js";
+import { failPendingMemberRequests } from "../inspect/list-members.js";
+import { detachRun } from "../run/stop-and-detach.js";
+import { markStarted } from "../run/record-start.js";
+import { recordFirstStop, recordSurvivors } from "../run/request-stop.js";
 import { isInactive, type LiveRun, recordAnchorAnswer } from "../run/live-run.js";
 import { recordLostOutput, updateWithheld } from "../run/output.js";
-import { step } from "../run/state.js";
+import { step } from "../run/state-machine.js";
 import { onServiceAck, reattach } from "./attach.js";
 
 /** Applies the events of an anchor, in order. Events of an earlier connection are ignored. */
@@ -23,6 +25,7 @@ export function onAnchorEvent(live: LiveRun, link: AnchorLink, event: AnchorEven
       return;
     case "output":
       live.withheld[event.stream] = event.withheld === true;
+      if (event.acked !== undefined) live.outputRanges.setAcked(event.stream, event.acked);
       updateWithheld(live);
       recordLostOutput(live, event.stream, event.lost ?? 0);
       // The end of a stream is not output.
@@ -53,6 +56,9 @@ export function onAnchorEvent(live: LiveRun, link: AnchorLink, event: AnchorEven
       return live.pendingSignal?.resolve(event.count);
     case "members":
       return live.memberRequests.get(event.requestId)?.resolve(event.processes);
+    case "caller":
+      live.hasCaller = event.connected;
+      return;
     case "status":
       return onServiceAck(live, event.welcome);
     case "closed":

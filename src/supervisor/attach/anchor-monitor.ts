@@ -76,9 +76,13 @@ function checkRun(live: LiveRun, now: number): boolean {
 }
 
 async function handleSilence(live: LiveRun): Promise<void> {
-  await handleUnresponsiveAnchor(live);
-  // If the connection ended meanwhile, nothing else reconnects.
-  if (live.link === null && !isInactive(live) && !live.reattaching) await reattach(live);
+  try {
+    await handleUnresponsiveAnchor(live);
+  } finally {
+    // If the connection ended meanwhile, nothing else reconnects.
+    if (live.link === null && !isInactive(live) && !live.reattaching)
+      live.context.track(live.facts.runId, reattach(live));
+  }
 }
 
 function requestStatus({ anchorLiveness: liveness, link }: LiveRun, now: number): void {

@@ -6,13 +6,9 @@ import { finalizeDeadAnchor } from "../end/finalize.js";
 import { resolveDeadAnchor } from "../end/without-anchor.js";
 import { acquireRun, isTakenByOtherIncarnation } from "../lease/acquire.js";
 import { restoreIfRolledBack } from "../lease/restore-record.js";
-import {
-  detachRun,
-  markStarted,
-  recordFirstStop,
-  resendStop,
-  sendPendingStops,
-} from "../run/stop-and-detach.js";
+import { detachRun } from "../run/stop-and-detach.js";
+import { markStarted } from "../run/record-start.js";
+import { recordFirstStop, resendStop, sendPendingStops } from "../run/request-stop.js";
 import {
   isInactive,
   type LiveRun,
@@ -20,10 +16,10 @@ import {
   runEventBase,
   type SupervisorContext,
 } from "../run/live-run.js";
-import { STREAMS } from "../run/output-state.js";
+import { STREAMS } from "../run/output-ranges.js";
 import { updateWithheld } from "../run/output.js";
 import { toRunBoundary } from "../run/recorded-identity.js";
-import { step } from "../run/state.js";
+import { step } from "../run/state-machine.js";
 import { handleUnresponsiveAnchor } from "./unresponsive-anchor.js";
 
 /**
@@ -57,6 +53,7 @@ function applyWelcome(live: LiveRun, welcome: Welcome): void {
     live.outputRanges.applyWelcome(stream, welcome[stream]);
     live.withheld[stream] = welcome[stream].withheld === true;
   }
+  live.hasCaller = welcome.hasCaller === true;
   updateWithheld(live);
   live.state = step(live.state, { type: "gated", root });
   // `exiting` does not show whether the command ran; the exit does.
@@ -92,6 +89,7 @@ export function onServiceAck(live: LiveRun, { kind }: Welcome): void {
  */
 export async function reattach(live: LiveRun): Promise<void> {
   live.reattaching = true;
+  await live.recorded.promise;
   try {
     for (let tries = 0; !isInactive(live); tries++) {
       try {
@@ -190,7 +188,7 @@ export async function detectOtherIncarnation({ context, facts }: LiveRun, hadEpo
 }
 
 /** Another supervisor owns the run: reports that and detaches. */
-export function onLeaseStolen(live: LiveRun, by: string | null): void {
+function onLeaseStolen(live: LiveRun, by: string | null): void {
   if (isInactive(live)) return;
   if (by === live.context.instanceId)
     return live.context.incarnation.markTaken(`it acquired run ${live.facts.runId} under a newer epoch`);

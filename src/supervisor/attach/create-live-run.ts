@@ -1,12 +1,12 @@
 import type { Welcome } from "../../anchor/host.js";
 import { deferred } from "../../async/deferred.js";
 import { defaults } from "../../defaults.js";
-import { LeaseLost } from "../../errors.js";
 import type { RunRecord } from "../../model/run.js";
 import type { Lease } from "../../store/runs/contract.js";
 import { restoreIfRolledBack } from "../lease/restore-record.js";
 import { Deadlines } from "../run/deadlines.js";
-import { detachRun, sendStop } from "../run/stop-and-detach.js";
+import { detachRun } from "../run/stop-and-detach.js";
+import { sendStop } from "../run/request-stop.js";
 import {
   initialAnchorLiveness,
   type LiveRun,
@@ -14,12 +14,13 @@ import {
   type RunFacts,
   type SupervisorContext,
 } from "../run/live-run.js";
-import { OutputActivity, OutputRanges, STREAMS } from "../run/output-state.js";
+import { OutputRanges, STREAMS } from "../run/output-ranges.js";
+import { OutputActivity } from "../run/output-activity.js";
 import { resumeReadiness } from "../run/readiness.js";
 import { runAddressOf } from "../run/recorded-identity.js";
-import { initialState, step } from "../run/state.js";
+import { initialState, step } from "../run/state-machine.js";
 import { Stdin } from "../run/stdin.js";
-import { RunWriteQueue } from "../run/store-write-queue.js";
+import { RunWriteQueue, type WriteQueueObserver } from "../run/store-write-queue.js";
 import { onAnchorEvent } from "./anchor-events.js";
 import { detectOtherIncarnation } from "./attach.js";
 
@@ -29,24 +30,30 @@ export function createLiveRun(
   facts: RunFacts,
   lease: Lease,
   record: RunRecord,
-  stdinAt = 0,
+  { stdinAt = 0, recorded = true }: { readonly stdinAt?: number; readonly recorded?: boolean } = {},
 ): LiveRun {
   const { runId } = facts;
+  const observer: WriteQueueObserver = {
+    onRetry: (error) => {
+      const message = `run ${runId}: a write to the store failed; the run is unaffected, and the write will be repeated`;
+      context.report({ runId, message, cause: error });
+    },
+    onRolledBack: () => restoreIfRolledBack(context, runId),
+    onReplaced: (error) => {
+      context.report({ runId, message: error.message, cause: error });
+      detachRun(live, error);
+      context.track(runId, detectOtherIncarnation(live, error.epoch));
+    },
+  };
   const live: LiveRun = {
     context,
     facts,
-    writeQueue: new RunWriteQueue(context.store, context.storeBreaker, lease, record, {
-      onRetry: (error) => {
-        const message = `run ${runId}: a write to the store failed; the run is unaffected, and the write will be repeated`;
-        context.report({ runId, message, cause: error });
-      },
-      onRolledBack: () => restoreIfRolledBack(context, runId),
-      onReplaced: (error) => {
-        context.report({ runId, message: error.message, cause: error });
-        detachRun(live, error);
-        if (error instanceof LeaseLost) context.track(runId, detectOtherIncarnation(live, error.epoch));
-      },
+    writeQueue: new RunWriteQueue(context.store, context.storeBreaker, lease, record, observer, {
+      held: !recorded,
+      // The start of an attached run is written at once.
+      startNote: recorded ? null : { clock: context.clock, ms: context.startNoteMs },
     }),
+    recorded: deferred(),
     deadlines: new Deadlines(context.clock, facts.deadlines, (stop) => sendStop(live, stop)),
     stdin: new Stdin(runId, stdinAt),
     outputRanges: new OutputRanges(),
@@ -60,6 +67,7 @@ export function createLiveRun(
     link: null,
     isOwner: false,
     tier: null,
+    hasCaller: false,
     service: facts.service,
     serviceAck: null,
     pendingAdoption: null,
@@ -96,6 +104,7 @@ export function createLiveRun(
     discarded: false,
     removeAbortListener: null,
   };
+  if (recorded) live.recorded.resolve();
   context.runs.set(runId, live);
   context.leases.onLeaseAcquired();
   context.anchorMonitor.checkSoon();
@@ -135,7 +144,7 @@ export function restoreLiveRun(
     },
     lease,
     record,
-    welcome?.stdinAccepted ?? 0,
+    { stdinAt: welcome?.stdinAccepted ?? 0 },
   );
   const { hostId, bootId, pidNamespace, timeNamespace } = record;
   const machine = { hostId, bootId, pidNamespace, timeNamespace };

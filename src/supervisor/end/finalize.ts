@@ -1,10 +1,12 @@
 import type { AnchorExit, SpawnFailure } from "../../anchor/host.js";
 import type { RunExit } from "../../model/run.js";
-import { recordFirstStop, recordStart, stopWatchers } from "../run/stop-and-detach.js";
+import { stopWatchers } from "../run/stop-and-detach.js";
+import { recordStart } from "../run/record-start.js";
+import { recordFirstStop } from "../run/request-stop.js";
 import { isInactive, type LiveRun, runEventBase } from "../run/live-run.js";
-import { STREAMS } from "../run/output-state.js";
+import { STREAMS } from "../run/output-ranges.js";
 import { discardUnusedOutput, recordLostOutput } from "../run/output.js";
-import { step } from "../run/state.js";
+import { step } from "../run/state-machine.js";
 import {
   INTERRUPTED_SPAWN,
   lostRunRecord,
@@ -42,6 +44,7 @@ export function finalize(live: LiveRun, terminal: TerminalRecord): void {
         },
         events,
       ),
+      terminal,
     ),
   );
   live.endKnown.resolve(live.context.clock.now());
@@ -69,10 +72,14 @@ function clamp(at: number, from: number, to: number): number {
 async function commitTerminalRecord(
   live: LiveRun,
   finished: ReturnType<LiveRun["writeQueue"]["enqueueTerminal"]>,
+  { anchorFinished = false }: TerminalRecord,
 ): Promise<void> {
+  const { context, facts } = live;
   try {
     const record = await finished;
-    live.context.runs.delete(live.facts.runId);
+    context.runs.delete(facts.runId);
+    // Otherwise each pass of reconciliation would look for the anchors of all runs that have ended since the last one.
+    if (anchorFinished && record.emptiness === "proven") context.cleanedUp.add(facts.runId);
     live.ended.resolve(record);
     discardUnusedOutput(live);
   } catch (error) {
@@ -104,6 +111,7 @@ export function finalizeExit(live: LiveRun, exit: AnchorExit, source: "anchor" |
   const { residue, residueCount, emptiness, usage, processes } = exit;
   finalize(live, {
     type: "exited",
+    anchorFinished: source === "anchor",
     outcome: {
       exit: exit.executed ? outcome : withSpawnFailure(outcome, live.failure),
       residue,
@@ -123,10 +131,10 @@ export function finalizeExit(live: LiveRun, exit: AnchorExit, source: "anchor" |
 
 /** Processes besides the leader: those that were ended, and those that an operator gave up on. */
 function countEndedProcesses(exit: AnchorExit): Pick<TerminalRecord, "ended" | "survivors"> {
-  const { residueCount, killMode, emptiness, cleaned = null } = exit;
+  const { residueCount, killMode, emptiness, reason, cleaned = null } = exit;
   // No process was signalled: the remaining ones exited by themselves.
   const signalled = killMode === "none" ? 0 : (cleaned ?? residueCount);
-  const survivors = emptiness === "unproven" ? residueCount : 0;
+  const survivors = emptiness === "unproven" && reason === "lost" ? residueCount : 0;
   return { ended: Math.max(0, signalled - survivors), survivors };
 }
 

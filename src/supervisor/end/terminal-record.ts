@@ -7,7 +7,7 @@ import type { Emptiness, EndReason, KillMode, OnEscape, RunExit, RunRecord } fro
 import type { RunStore } from "../../store/runs/contract.js";
 import { signalName } from "../../text/signal-name.js";
 import type { RunEventBase } from "../run/live-run.js";
-import type { RunOutcome } from "../run/state.js";
+import type { RunOutcome } from "../run/state-machine.js";
 import type { DeadAnchorResult } from "./without-anchor.js";
 
 /** The outcome of a run, from its anchor's exit report. */
@@ -63,6 +63,7 @@ function exitDetail(exit: AnchorExit, reason: EndReason | null, attempt: StartAt
   if (reason === null)
     return `the anchor reported a reason that this version does not know: ${JSON.stringify(exit.reason)}`;
   if (!exit.executed) return "it was stopped before the command ran one instruction";
+  if (exit.emptiness === "unproven" && exit.emptinessNote) return `emptiness unproven: ${exit.emptinessNote}`;
   return null;
 }
 
@@ -103,6 +104,8 @@ export interface TerminalRecord {
   readonly outcome: RunOutcome;
   /** The end was reported, or inferred. */
   readonly type: "exited" | "lost";
+  /** The anchor reported the end itself: nothing of the run is left to look for. */
+  readonly anchorFinished?: boolean;
   readonly mode: KillMode;
   /** Processes that outlived the leader. */
   readonly cleaned: number;

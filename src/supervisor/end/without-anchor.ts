@@ -10,17 +10,22 @@ import type {
   RunIdentities,
   SweptFile,
 } from "../../anchor/host.js";
-import { judgeLiveness, type Liveness } from "../../anchor/inspect/processes.js";
+import { judgeLiveness, type Liveness } from "../../anchor/inspect/liveness.js";
 import type { Clock } from "../../async/clock.js";
 import { defaults } from "../../defaults.js";
 import { AnchorUnusable } from "../../errors.js";
-import { isSameMachine } from "../../home/machine-identity.js";
-import type { MachineIdentity, ProcessIdentity, Residue, Survivor } from "../../model/process.js";
+import {
+  isSameMachine,
+  type MachineIdentity,
+  type ProcessIdentity,
+  type Residue,
+  type Survivor,
+} from "../../model/process.js";
 import type { Emptiness, KillMode } from "../../model/run.js";
 import { cgroupOf, type RecordedIdentity } from "../run/recorded-identity.js";
 
 /** The host functions that find out how a run ended, and kill its remaining processes. */
-export type CleanupHost = Pick<
+type CleanupHost = Pick<
   AnchorHost,
   | "machine"
   | "anchorPath"
@@ -44,7 +49,7 @@ export type DeadAnchorResult =
   | ({ readonly kind: "lost"; readonly runFiles: RunFiles | null } & CleanupResult);
 
 /** How far the tree was emptied, and how. */
-export interface CleanupResult {
+interface CleanupResult {
   readonly emptiness: Emptiness;
   /** Null: no process was killed. */
   readonly by: "launcher" | "reap" | null;
@@ -76,6 +81,8 @@ export async function resolveDeadAnchor(
     const runFiles = await host.readRunFiles(run);
     const { exit, swept } = runFiles;
     if (exit !== null) return { kind: "exit", exit };
+    if (runFiles.neverStarted === true && (swept !== null || (await isNeverStarted(host, recorded))))
+      return { kind: "never-executed" };
     if (swept !== null) {
       return { ...cleanedByLauncher(swept), kind: "lost", runFiles };
     }
@@ -90,6 +97,12 @@ export async function resolveDeadAnchor(
     if (late) return { kind: "lost", runFiles, ...(await killVerifiedTree(host, recorded)) };
     await clock.sleep(defaults.sweptPollMs);
   }
+}
+
+/** The files are read once more after the anchor is gone: it may have read START, and GO, meanwhile. */
+async function isNeverStarted(host: CleanupHost, recorded: RecordedIdentity): Promise<boolean> {
+  if ((await probeProcess(host, recorded, recorded.anchor)) !== "gone") return false;
+  return (await host.readRunFiles(recorded.run)).neverStarted === true;
 }
 
 export const NO_CLEANUP: CleanupResult = {
@@ -147,7 +160,7 @@ export async function killVerifiedTree(
 }
 
 /** The result for a run of another machine, boot or container, which is not touched. Null: it ran here. */
-export function resultFromElsewhere(here: MachineIdentity, there: MachineIdentity): CleanupResult | null {
+function resultFromElsewhere(here: MachineIdentity, there: MachineIdentity): CleanupResult | null {
   if (here.hostId !== there.hostId)
     return unprovenResult("it ran on another machine, so nothing was signalled");
   if (here.bootId !== there.bootId) {

@@ -1,16 +1,15 @@
-import type { InspectOptions, ProcessEvidence } from "../../anchor/host.js";
-import {
-  type AnchoredRun,
-  HIDDEN_STATE,
-  isComparable,
-  type LiveProcesses,
-  membersOfRun,
-} from "../../anchor/inspect/processes.js";
+import type { CgroupState, InspectOptions, ProcessEvidence } from "../../anchor/host.js";
+import { type AnchoredRun, type LiveProcesses, membersOfRun } from "../../anchor/inspect/processes.js";
 import type { NativeObserver } from "../../anchor/native-observer.js";
 import { MAX_LISTED_PROCESSES } from "../../anchor/protocol/messages.js";
 import { errorMessage } from "../../home/errno.js";
-import { isSameMachine } from "../../home/machine-identity.js";
-import { isSameProcess, type ProcessIdentity } from "../../model/process.js";
+import {
+  HIDDEN_STATE,
+  isComparable,
+  isSameMachine,
+  isSameProcess,
+  type ProcessIdentity,
+} from "../../model/process.js";
 import type { RunRecord } from "../../model/run.js";
 import { cgroupOf } from "../run/recorded-identity.js";
 
@@ -27,7 +26,7 @@ export interface RunProcesses {
   readonly unknown: string | null;
 }
 
-export interface ClaimingProcess {
+interface ClaimingProcess {
   readonly identity: ProcessIdentity;
   readonly command: string;
 }
@@ -36,10 +35,7 @@ export interface ClaimingProcess {
 export type InspectableRun = AnchoredRun &
   Pick<RunRecord, "leaseId" | "state" | "imported" | "boundary" | "hostId" | "timeNamespace">;
 
-type ProcessInspector = Pick<
-  NativeObserver,
-  "machine" | "inspectProcesses" | "inspectCgroups" | "listCgroupMembers" | "listMarkedProcesses"
->;
+type ProcessInspector = Pick<NativeObserver, "machine" | "inspectTrees" | "listMarkedProcesses">;
 
 /** Why a run's processes cannot be inspected; null: they can. */
 function notInspectedReason(record: InspectableRun, host: ProcessInspector): string | null {
@@ -69,8 +65,7 @@ export async function listLiveProcesses(
   const wanted = here.filter(({ runId }) => result.has(runId));
   if (wanted.length === 0) return result;
   try {
-    const evidence = await inspectAll(host, wanted, options);
-    const cgroups = await inspectCgroups(host, here, options);
+    const { evidence, cgroups } = await inspectAll(host, wanted, here, options);
     const marked = await findMarked(host, wanted, evidence);
     const ownerOf = new Map(
       [...cgroups].flatMap(([runId, { members }]) =>
@@ -110,22 +105,6 @@ interface RunEvidence {
   readonly root: ProcessEvidence | null;
 }
 
-/** One query for all runs. */
-async function inspectAll(
-  host: ProcessInspector,
-  records: readonly InspectableRun[],
-  options: Pick<InspectOptions, "ports">,
-): Promise<ReadonlyMap<string, RunEvidence>> {
-  const asked = records.flatMap(({ anchor, root }) => [anchor, root]).filter((each) => each !== null);
-  const answers = await host.inspectProcesses(asked, options);
-  let at = 0;
-  const next = (identity: ProcessIdentity | null): ProcessEvidence | null =>
-    identity === null ? null : (answers[at++] ?? null);
-  return new Map(
-    records.map(({ runId, anchor, root }) => [runId, { anchor: next(anchor), root: next(root) }]),
-  );
-}
-
 const TRUNCATED_LIST = `only the first ${MAX_LISTED_PROCESSES} of its processes are named`;
 
 interface CgroupMembers {
@@ -134,34 +113,48 @@ interface CgroupMembers {
   readonly unknown: string | null;
 }
 
-async function inspectCgroups(
+/** One query for the processes of `wanted` and the cgroups of `here`. */
+async function inspectAll(
   host: ProcessInspector,
-  records: readonly InspectableRun[],
+  wanted: readonly InspectableRun[],
+  here: readonly InspectableRun[],
   options: Pick<InspectOptions, "ports">,
-): Promise<ReadonlyMap<string, CgroupMembers>> {
-  const asked = records.flatMap((record) => {
+): Promise<{
+  readonly evidence: ReadonlyMap<string, RunEvidence>;
+  readonly cgroups: ReadonlyMap<string, CgroupMembers>;
+}> {
+  const processes = wanted.flatMap(({ anchor, root }) => [anchor, root]).filter((each) => each !== null);
+  const asked = here.flatMap((record) => {
     const cgroup = cgroupOf(record);
     return cgroup === null ? [] : [{ runId: record.runId, cgroup }];
   });
   const cgroups = asked.map(({ cgroup }) => cgroup);
-  const members = await host.listCgroupMembers(cgroups, options);
-  // After the members, so that a cgroup that was emptied in between counts as empty.
-  const states = await host.inspectCgroups(cgroups);
-  return new Map(
-    asked.map(({ runId, cgroup }, at) => {
-      const found = members[at] ?? [];
-      const state = states[at] ?? "unknown";
-      const unknown =
-        state === "unknown"
-          ? `its cgroup ${cgroup.path} cannot be inspected from here`
-          : state === "populated" && found.length === 0
-            ? `its cgroup ${cgroup.path} is not empty, but its processes cannot be named`
-            : found.length >= MAX_LISTED_PROCESSES
-              ? TRUNCATED_LIST
-              : null;
-      return [runId, { members: found, unknown }];
-    }),
-  );
+  const found = await host.inspectTrees(processes, cgroups, options);
+  const answers = found.evidence.values();
+  const next = (identity: ProcessIdentity | null): ProcessEvidence | null =>
+    identity === null ? null : (answers.next().value ?? null);
+  return {
+    evidence: new Map(
+      wanted.map(({ runId, anchor, root }) => [runId, { anchor: next(anchor), root: next(root) }]),
+    ),
+    cgroups: new Map(
+      asked.map(({ runId, cgroup }, at) => {
+        const members = found.members[at] ?? [];
+        return [
+          runId,
+          { members, unknown: unnamedReason(cgroup.path, found.states[at] ?? "unknown", members) },
+        ];
+      }),
+    ),
+  };
+}
+
+/** Why not all processes of a cgroup are named; null: they are. */
+function unnamedReason(path: string, state: CgroupState, members: LiveProcesses): string | null {
+  if (state === "unknown") return `its cgroup ${path} cannot be inspected from here`;
+  if (state === "populated" && members.length === 0)
+    return `its cgroup ${path} is not empty, but its processes cannot be named`;
+  return members.length >= MAX_LISTED_PROCESSES ? TRUNCATED_LIST : null;
 }
 
 /** Marked processes by lease id. Not needed with a verified anchor, which adopts all orphans of the run. */

@@ -77,7 +77,7 @@ export class KeepaliveLinks {
 }
 
 /** The owner and epoch in a record. */
-export type LeaseHolder = Omit<Lease, "runId">;
+type LeaseHolder = Omit<Lease, "runId">;
 
 export interface AcquireRequest {
   readonly run: RunAddress;
@@ -152,7 +152,7 @@ async function attachAsOwnerIfOurs(
   return link ?? observer;
 }
 
-export type ClaimResult =
+type ClaimResult =
   | { readonly kind: "held"; readonly lease: Lease }
   | { readonly kind: "replaced"; readonly by: string | null }
   | { readonly kind: "ended" };

@@ -3,8 +3,9 @@ import { defaults } from "../../defaults.js";
 import { InstanceTaken } from "../../errors.js";
 import type { Problem } from "../api.js";
 import type { Clock, Timer } from "../../async/clock.js";
+import { SharedOperation } from "../../async/concurrency.js";
 
-export interface IncarnationOptions {
+interface IncarnationOptions {
   readonly instanceId: string;
   /** Checks the locks of the instance; null: there are none. */
   readonly checkLocks: (() => Promise<LockState>) | null;
@@ -21,6 +22,8 @@ export interface IncarnationOptions {
  */
 export class Incarnation {
   readonly #options: IncarnationOptions;
+  /** A pass over many runs asks for each of them. */
+  readonly #checks = new SharedOperation(() => this.#check());
   #taken: InstanceTaken | null = null;
   #unlockedReported = false;
   #timer: Timer | null = null;
@@ -50,6 +53,11 @@ export class Incarnation {
 
   /** Checks the locks before leases are renewed or taken. Never rejects: a failed check proves nothing. */
   async isCurrent(): Promise<boolean> {
+    if (this.#taken !== null || this.#options.checkLocks === null) return this.#taken === null;
+    return this.#checks.run();
+  }
+
+  async #check(): Promise<boolean> {
     const { checkLocks: check, instanceId, report } = this.#options;
     if (this.#taken !== null || check === null) return this.#taken === null;
     const state = await check().catch((cause: unknown) => {

@@ -2,7 +2,7 @@ import { defaults } from "../../defaults.js";
 import type { RunStore } from "../../store/runs/contract.js";
 import type { Clock, Timer } from "../../async/clock.js";
 
-export interface LeaseRenewerOptions {
+interface LeaseRenewerOptions {
   readonly store: RunStore;
   readonly clock: Clock;
   readonly instanceId: string;

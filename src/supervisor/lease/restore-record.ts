@@ -13,7 +13,7 @@ const ROLLED_BACK = "the store was restored from an older backup; this run's rec
  * True if the stored record is older than the local copy, because the store was rolled back. A later epoch means that
  * the run was taken over, and an end is final: neither is behind.
  */
-export function isBehind(stored: RunRecord | null, copied: RunRecord): boolean {
+function isBehind(stored: RunRecord | null, copied: RunRecord): boolean {
   if (stored === null) return true;
   if (stored.state === "exited" || stored.leaseEpoch > copied.leaseEpoch) return false;
   if (stored.leaseEpoch < copied.leaseEpoch || runStateRank(stored) < runStateRank(copied)) return true;
@@ -37,7 +37,7 @@ export async function restoreIfRolledBack(context: SupervisorContext, runId: str
 }
 
 /** False: another supervisor restored it first. */
-export async function rewriteRecord(
+async function rewriteRecord(
   context: SupervisorContext,
   record: RunRecord,
   leaseMs: number,
@@ -130,9 +130,14 @@ function endedHereCheck({
   inserting,
 }: SupervisorContext): (record: RunRecord) => Promise<boolean> {
   const directories = new Map<string, ReadonlySet<string>>();
+  // First those of anchors that have not read START, which may do so meanwhile.
+  const listDirectories = async (instanceId: string): Promise<readonly string[]> => [
+    ...(await host.listWarmRunIds(instanceId)),
+    ...(await host.listRunIds(instanceId)),
+  ];
   return async ({ runId, state, originInstanceId }) => {
     if (state === "exited" || runs.has(runId) || inserting.has(runId)) return false;
-    const known = directories.get(originInstanceId) ?? new Set(await host.listRunIds(originInstanceId));
+    const known = directories.get(originInstanceId) ?? new Set(await listDirectories(originInstanceId));
     directories.set(originInstanceId, known);
     return !known.has(runId);
   };

@@ -1,4 +1,4 @@
-import type { AnchorLink } from "../../anchor/host.js";
+import type { AnchorLink, RunFiles } from "../../anchor/host.js";
 import { defaults } from "../../defaults.js";
 import { NotSteering } from "../../errors.js";
 import type { RunRecord } from "../../model/run.js";
@@ -8,7 +8,7 @@ import { restoreLiveRun } from "../attach/create-live-run.js";
 import { readLauncherSilence } from "../attach/unresponsive-anchor.js";
 import { type Decision, reconcileEvent } from "../reconcile-decision.js";
 import { finalizeDeadAnchor } from "../end/finalize.js";
-import { lostRunRecord, terminalEvents, type TerminalRecord } from "../end/terminal-record.js";
+import { lostRunRecord, terminalEvents } from "../end/terminal-record.js";
 import {
   cleanedByLauncher,
   type DeadAnchorResult,
@@ -16,35 +16,47 @@ import {
   NO_CLEANUP,
 } from "../end/without-anchor.js";
 import { type AcquireRequest, type AcquireResult, acquireRun, claimLease } from "../lease/acquire.js";
-import { detachRun, sendStop } from "../run/stop-and-detach.js";
+import { detachRun } from "../run/stop-and-detach.js";
+import { sendStop } from "../run/request-stop.js";
 import { type LiveRun, runEventBase, type SupervisorContext } from "../run/live-run.js";
 import { gatedChange, runAddressOf } from "../run/recorded-identity.js";
 import type { ClaimGround } from "./decide.js";
+import { finalizeInterruptedOrphan, isInterruptedOrphan } from "./create-orphan-record.js";
 import { compareImported } from "./evidence.js";
 
+/** A record that this supervisor may claim. */
+interface ClaimableRun {
+  readonly record: RunRecord;
+  readonly claim: ClaimGround;
+  readonly hasDirectory: boolean;
+}
+
+const NO_RUN_FILES: RunFiles = { exit: null, leader: null, firstStop: null, swept: null };
+
 /** The result of a decision. */
-export interface AppliedDecision {
+interface AppliedDecision {
   /** The acquired run; null: there is none. */
   readonly live: LiveRun | null;
+  /** The same run, if its anchor did not answer: `reattach` is to be called. */
+  readonly unanswered?: LiveRun;
   /** Why nothing was done; null: the decision was carried out. */
   readonly leftReason: string | null;
 }
 
-export const DONE: AppliedDecision = { live: null, leftReason: null };
+const DONE: AppliedDecision = { live: null, leftReason: null };
 
-export function leftAlone(why: string): AppliedDecision {
+function leftAlone(why: string): AppliedDecision {
   return { live: null, leftReason: why };
 }
 
-export function takenOverBy(by: string | null): AppliedDecision {
+function takenOverBy(by: string | null): AppliedDecision {
   return leftAlone(`another supervisor${by === null ? "" : ` (${by})`} took it over first`);
 }
 
-/** Carries out a decision about an open record. */
+/** Carries out a decision about an open record. `hasDirectory` false: the run has neither files nor a socket. */
 export async function applyDecision(
   context: SupervisorContext,
-  record: RunRecord,
-  ground: ClaimGround,
+  { record, claim: ground, hasDirectory }: ClaimableRun,
   decision: Decision,
 ): Promise<AppliedDecision> {
   // Checked after the evidence: another process of this instance may have taken the locks since.
@@ -62,14 +74,11 @@ export async function applyDecision(
     case "continue":
     case "adopt":
     case "terminate":
-      return takeOver(context, record, request, decision);
+      return takeOver(context, record, request, decision, hasDirectory);
     case "lose":
-      return finalizeRecord(
-        context,
-        record,
-        request,
-        lostRunRecord(await lostResult(context, record, decision), "sweep"),
-      );
+      if (decision.row === "unverifiable" && isInterruptedOrphan(record))
+        return finalizeDead(context, record, request, decision);
+      return finalizeLost(context, record, request, decision, hasDirectory);
     case "spawn-error":
     case "finalize":
     case "sweep":
@@ -83,8 +92,11 @@ async function takeOver(
   record: RunRecord,
   request: AcquireRequest,
   { action }: Decision,
+  hasDirectory: boolean,
 ): Promise<AppliedDecision> {
-  const acquired = await acquireRun(context, request);
+  const acquired = hasDirectory
+    ? await acquireRun(context, request)
+    : ({ kind: "silent", lease: null } as const);
   switch (acquired.kind) {
     case "attached":
       return { live: attachTakenOver(context, record, acquired, action === "terminate"), leftReason: null };
@@ -94,11 +106,10 @@ async function takeOver(
       if (lease === null)
         return leftAlone("its anchor is alive but does not answer, and another supervisor took it over");
       const live = restoreLiveRun(context, record, lease, null);
-      await recordLauncherSilence(context, live);
+      if (hasDirectory) await recordLauncherSilence(context, live);
       // Pending until the anchor answers; otherwise the run is ended without it.
       if (action === "terminate") stopOrphan(live);
-      context.track(record.runId, reattach(live));
-      return { live, leftReason: null };
+      return { live, unanswered: live, leftReason: null };
     }
     case "replaced":
       return takenOverBy(acquired.by);
@@ -148,15 +159,20 @@ function stopOrphan(live: LiveRun): void {
   sendStop(live, { reason: "owner-lost", actor: live.context.actor, requestId: "", graceMs: null });
 }
 
-/** Claims and ends a record in one transaction, for a run without processes or files. */
-async function finalizeRecord(
+/** Claims and ends a record in one transaction, for a run without processes. */
+async function finalizeLost(
   context: SupervisorContext,
   record: RunRecord,
   request: AcquireRequest,
-  terminal: TerminalRecord,
+  decision: Decision,
+  hasDirectory: boolean,
 ): Promise<AppliedDecision> {
-  const { store, instanceId, clock } = context;
+  const { store, instanceId, clock, host } = context;
   const { runId, leaseEpoch, root } = record;
+  const runFiles = hasDirectory ? await host.readRunFiles(request.run) : NO_RUN_FILES;
+  const terminal = lostRunRecord(lostResult(runFiles, record, decision), "sweep");
+  const facts = { rootPid: root?.pid ?? null, descendants: 0 };
+  const silence = hasDirectory ? await readLauncherSilence(host, request.run, facts) : [];
   const at = clock.wall();
   const epoch = leaseEpoch + 1;
   const ended = await store.acquireAndFinalizeRun(
@@ -169,24 +185,16 @@ async function finalizeRecord(
       expiredForMs: request.from.ownerInstanceId === instanceId ? null : request.expiredForMs,
     },
     { to: "exited", at, ...terminal.outcome },
-    [
-      ...request.events(epoch),
-      ...(await readLauncherSilence(context.host, request.run, {
-        rootPid: root?.pid ?? null,
-        descendants: 0,
-      })),
-      ...terminalEvents({ runId, at, rootPid: root?.pid ?? null, descendants: 0 }, terminal),
-    ],
+    [...request.events(epoch), ...silence, ...terminalEvents({ runId, at, ...facts }, terminal)],
   );
   return ended ? DONE : takenOverBy(null);
 }
 
-async function lostResult(
-  { host }: SupervisorContext,
+function lostResult(
+  runFiles: RunFiles,
   record: RunRecord,
   { row, why }: Decision,
-): Promise<Extract<DeadAnchorResult, { kind: "lost" }>> {
-  const runFiles = await host.readRunFiles(runAddressOf(record));
+): Extract<DeadAnchorResult, { kind: "lost" }> {
   const { swept } = runFiles;
   if (swept !== null && row !== "other-boot") return { ...cleanedByLauncher(swept), kind: "lost", runFiles };
   const emptiness = row === "other-boot" || row === "swept" ? "proven" : "unproven";
@@ -209,6 +217,10 @@ async function finalizeDead(
 ): Promise<AppliedDecision> {
   const claimed = await claimLease(context, request);
   if (claimed.kind !== "held") return takenOverBy(claimed.kind === "replaced" ? claimed.by : null);
+  if (decision.action === "lose") {
+    await finalizeInterruptedOrphan(context, request.run, claimed.lease);
+    return DONE;
+  }
   const claimedRecord = record.root === null ? await context.store.getRun(record.runId) : record;
   const live = restoreLiveRun(context, claimedRecord ?? record, claimed.lease, null);
   // Before the claim, the owner could continue: the command may have passed the gate in the meantime.

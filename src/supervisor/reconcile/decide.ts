@@ -1,8 +1,7 @@
 import type { CgroupState, LocalInstance } from "../../anchor/host.js";
-import type { Liveness } from "../../anchor/inspect/processes.js";
+import type { Liveness } from "../../anchor/inspect/liveness.js";
 import { defaults } from "../../defaults.js";
-import { isSameClock, isSameMachine } from "../../home/machine-identity.js";
-import type { MachineIdentity } from "../../model/process.js";
+import { isSameClock, isSameMachine, type MachineIdentity } from "../../model/process.js";
 import type { RunRecord } from "../../model/run.js";
 import type { Decision, Row } from "../reconcile-decision.js";
 
@@ -33,6 +32,10 @@ export interface Evidence {
   readonly marked: boolean;
   /** Result of the comparison for an imported record; null: the run was not imported. */
   readonly imported: ImportedEvidence | null;
+  /** Its anchor has not read START. Found after the anchor was seen to be gone. */
+  readonly neverStarted?: boolean;
+  /** True: the run has no directory, hence no files and no socket. */
+  readonly noDirectory?: boolean;
 }
 
 export type ImportedEvidence =
@@ -42,7 +45,7 @@ export type ImportedEvidence =
   | { readonly kind: "unknown"; readonly why: string };
 
 /** The decision that follows from the lease alone, before any process is inspected. */
-export type LeaseStanding =
+type LeaseStanding =
   | { readonly kind: "decided"; readonly decision: Decision }
   /** Unreachable for too long: its record is ended without evidence. */
   | { readonly kind: "given-up"; readonly claim: ClaimGround; readonly decision: Decision }
@@ -146,6 +149,12 @@ export function decide(
   if (!sameNamespace && !mine) return decideElsewhere(evidence, unreachableMs);
   if (evidence.anchor === "alive") return decideAlive(record, mine, taken);
   if (evidence.anchor === "unknown") return inconclusive(record, here);
+  if (evidence.neverStarted === true && sameNamespace)
+    return {
+      row: "never-executed",
+      action: "spawn-error",
+      why: "its anchor died before it read the command",
+    };
   if (record.root === null) {
     if (evidence.boundary === "populated")
       return {
@@ -158,7 +167,7 @@ export function decide(
       return {
         row: "unverifiable",
         action: "lose",
-        why: "it was found without a record; whether it ran is not known, and nothing was signalled",
+        why: "it was found without a record; whether it ran is not known",
       };
     return { row: "never-executed", action: "spawn-error", why: "it was interrupted before the command ran" };
   }

@@ -8,12 +8,11 @@ import type {
   RunAddress,
   RunFiles,
 } from "../../anchor/host.js";
-import { HIDDEN_STATE, judgeLiveness, type Liveness } from "../../anchor/inspect/processes.js";
+import { judgeLiveness, type Liveness } from "../../anchor/inspect/liveness.js";
 import type { Clock } from "../../async/clock.js";
 import { runConcurrently } from "../../async/concurrency.js";
 import { defaults } from "../../defaults.js";
-import { isSameClock, isSameMachine } from "../../home/machine-identity.js";
-import type { ProcessIdentity } from "../../model/process.js";
+import { HIDDEN_STATE, isSameClock, isSameMachine, type ProcessIdentity } from "../../model/process.js";
 import type { ImportedFacts, RunRecord } from "../../model/run.js";
 import { commandHash } from "../../text/redact.js";
 import { cgroupOf, runAddressOf } from "../run/recorded-identity.js";
@@ -80,6 +79,7 @@ export type EvidenceSource = Pick<
   | "readRunFiles"
   | "listInstances"
   | "listRunIds"
+  | "listWarmRunIds"
   | "inspectProcesses"
   | "inspectCgroups"
   | "findMarkedLeases"
@@ -100,6 +100,7 @@ export async function gatherEvidence(
     (record) => isSameMachine(host.machine, record) && record.imported === null,
   );
   const processes = await probeProcesses(host, numbered);
+  const unstarted = await listUnstarted(host, directories);
   const boundaries = await probeBoundaries(host, numbered, processes);
   const marked = await findMarkers(host, numbered, boundaries);
   const evidenceByRun = new Map<string, Evidence>();
@@ -113,10 +114,12 @@ export async function gatherEvidence(
       boundary,
       marked: marked === null || marked.has(record.leaseId),
     };
-    if (directories.get(record.originInstanceId)?.has(runId) === true)
-      evidence = await readRunDirectory(host, clock, instances, record, evidence);
+    // Undefined for a run of an instance that has no directory here.
+    const listed = directories.get(record.originInstanceId)?.has(runId);
+    if (listed === true) evidence = await readRunDirectory(host, clock, instances, record, evidence);
     const imported = record.imported === null ? null : await gatherImportedEvidence(host, record);
-    return { ...evidence, imported };
+    const neverStarted = listed === false && unstarted.has(runId);
+    return { ...evidence, imported, noDirectory: listed === false, neverStarted };
   };
   await runConcurrently(
     defaults.recoverAtOnce,
@@ -143,6 +146,15 @@ async function listDirectories(
     return [instanceId, runIds === null ? null : new Set(runIds)] as const;
   });
   return new Map(await Promise.all(found));
+}
+
+/** The runs whose anchors have not read START. Listed after their processes: a live anchor may read it meanwhile. */
+async function listUnstarted(
+  host: EvidenceSource,
+  directories: ReadonlyMap<string, unknown>,
+): Promise<ReadonlySet<string>> {
+  const found = [...directories.keys()].map((instanceId) => host.listWarmRunIds(instanceId).catch(() => []));
+  return new Set((await Promise.all(found)).flat());
 }
 
 interface ProcessLiveness {
@@ -233,7 +245,7 @@ async function probeLiveness(host: EvidenceSource, address: RunAddress): Promise
   return answer.kind === "observer" ? "alive" : answer.kind === "none" ? "gone" : "unknown";
 }
 
-export type AnchorProbe =
+type AnchorProbe =
   | { readonly kind: "observer"; readonly observer: AnchorLink }
   /** It listens, but does not answer. */
   | { readonly kind: "silent"; readonly error: unknown }

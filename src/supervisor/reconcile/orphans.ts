@@ -5,7 +5,7 @@ import { stopOrphanedAnchor } from "../attach/attach.js";
 import type { Decided } from "../reconcile-decision.js";
 import type { LiveRun, SupervisorContext } from "../run/live-run.js";
 import { probeAnchor } from "./evidence.js";
-import { recordOrphanCgroup, recordOrphanRun } from "./record-orphan.js";
+import { recordOrphanCgroup, recordOrphanRun } from "./create-orphan-record.js";
 
 /**
  * Handles directories and cgroups of this and of dead instances that have no open record: creates missing records, and
@@ -34,6 +34,7 @@ async function recoverInstance(
   onDecision: (decision: Decided) => void,
 ): Promise<readonly (LiveRun | null)[]> {
   const taken: (LiveRun | null)[] = [];
+  await discardWarmAnchors(context, instanceId);
   const runIds = await context.host.listRunIds(instanceId);
   const work = runIds
     .filter((runId) => !context.runs.has(runId) && !context.cleanedUp.has(runId))
@@ -46,6 +47,18 @@ async function recoverInstance(
   if (instanceId !== context.instanceId && runIds.length === 0 && (await ownsNoRuns(context, instanceId)))
     await context.host.removeInstance(instanceId);
   return taken;
+}
+
+/** Removes the directories of anchors that ended before START. The directory of an open record is evidence, and stays. */
+async function discardWarmAnchors(
+  { host, store, runs }: SupervisorContext,
+  instanceId: string,
+): Promise<void> {
+  for (const runId of await host.listWarmRunIds(instanceId)) {
+    const record = runs.has(runId) ? null : await store.getRun(runId);
+    if (!runs.has(runId) && (record === null || record.state === "exited"))
+      await host.discardWarmAnchor({ instanceId, runId });
+  }
 }
 
 /** While an instance owns a record, its directory shows that it was on this machine and is dead. */

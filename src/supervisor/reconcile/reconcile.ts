@@ -8,6 +8,7 @@ import type { ReconcileScope } from "../api.js";
 import { type Decided, type Decision, reconcileEvent } from "../reconcile-decision.js";
 import { restoreRolledBackRecords } from "../lease/restore-record.js";
 import type { LiveRun, SupervisorContext } from "../run/live-run.js";
+import { reattach } from "../attach/attach.js";
 import { applyDecision } from "./apply.js";
 import {
   type ClaimGround,
@@ -33,9 +34,10 @@ export async function buildReconcileContext(
   host: EvidenceSource,
   { instanceId, stateId }: Pick<SupervisorContext, "instanceId" | "stateId">,
   now: number,
-  { unreachableMs = () => 0, sharedClock = false }: Partial<ReconcileContext> = {},
+  options: Partial<ReconcileContext> = {},
 ): Promise<ReconcileContext> {
-  const instances = new Map((await host.listInstances()).map((each) => [each.instanceId, each] as const));
+  const { unreachableMs = () => 0, sharedClock = false } = options;
+  const instances = options.instances ?? (await listInstancesById(host));
   return {
     instanceId,
     stateId,
@@ -45,6 +47,10 @@ export async function buildReconcileContext(
     unreachableMs,
     sharedClock,
   };
+}
+
+async function listInstancesById(host: EvidenceSource): Promise<ReadonlyMap<string, LocalInstance>> {
+  return new Map((await host.listInstances()).map((each) => [each.instanceId, each] as const));
 }
 
 /** Gathers evidence and decides for each record. Changes nothing. */
@@ -93,42 +99,81 @@ export async function reconcile(
   scope: ReconcileOptions = {},
 ): Promise<ReconcileResult> {
   const { store, host, clock } = context;
-  const reconcileContext = await buildReconcileContext(host, context, await store.now(), {
+  const instances = await listInstancesById(host);
+  await restoreRolledBackRecords(context, instances);
+  const { records, reach } = await selectRecords(context, tracker, scope);
+  // The time is needed for leases only. A lease that is renewed from here on cannot be taken.
+  const now = records.length === 0 ? 0 : await store.now();
+  const reconcileContext = await buildReconcileContext(host, context, now, {
+    instances,
     unreachableMs: (runId) => tracker.unreachableMs(runId, clock.now()),
     sharedClock: store.shared,
   });
-  await restoreRolledBackRecords(context, reconcileContext.instances);
-  const { records, reach } = await selectRecords(context, tracker, scope);
   const classified = await classifyRecords(host, clock, reconcileContext, records);
-  const applied = await runConcurrently(
-    defaults.recoverAtOnce,
-    classified.map(({ record, claim, decision }) => async () => {
-      const wanted: Decided = { runId: record.runId, ...withTermination(decision, scope) };
-      if (claim === null) return { live: null, decided: wanted };
-      const { live, leftReason } = context.runs.has(record.runId)
-        ? { live: null, leftReason: "this supervisor acquired it in the meantime" }
-        : await applyDecision(context, record, claim, wanted);
-      // Report what was done, not what was decided.
-      return {
-        live,
-        decided: leftReason === null ? wanted : ({ ...wanted, action: "leave", why: leftReason } as const),
-      };
-    }),
+  const unattached: LiveRun[] = [];
+  try {
+    const apply = (some: readonly Classified[], atOnce: number) =>
+      runConcurrently(
+        atOnce,
+        some.map((each) => () => applyTo(context, each, scope, unattached)),
+      );
+    const [withoutFiles, withFiles] = [
+      classified.filter(({ evidence }) => evidence?.noDirectory === true),
+      classified.filter(({ evidence }) => evidence?.noDirectory !== true),
+    ];
+    const applied = [
+      // Such a run costs little: runs that are ended at the same time share a transaction.
+      ...(await apply(withoutFiles, defaults.recordedAtOnce)),
+      ...(await apply(withFiles, defaults.recoverAtOnce)),
+    ];
+    const decisions = applied.map(({ decided }) => decided);
+    await recordLeftAlone(context, tracker, classified, reach);
+    const orphans =
+      scope.runIds === undefined
+        ? await recoverOrphans(context, ownOrDeadInstances(context, scope, instances), (each) =>
+            decisions.push(each),
+          )
+        : [];
+    return {
+      decisions,
+      acquired: [...applied.map(({ live }) => live), ...orphans].filter((live) => live !== null),
+    };
+  } finally {
+    // Last: thousands of anchors that do not answer must not delay the other runs.
+    for (const live of unattached) context.track(live.facts.runId, reattach(live));
+  }
+}
+
+interface AppliedRecord {
+  readonly live: LiveRun | null;
+  /** What `apply` did, which may differ from the decision. */
+  readonly decided: Decided;
+}
+
+/** Carries out the decision about a run. Adds the run to `unattached` if its anchor did not answer. */
+async function applyTo(
+  context: SupervisorContext,
+  { record, claim, decision, evidence }: Classified,
+  scope: ReconcileOptions,
+  unattached: LiveRun[],
+): Promise<AppliedRecord> {
+  const wanted: Decided = { runId: record.runId, ...withTermination(decision, scope) };
+  if (claim === null) return { live: null, decided: wanted };
+  const leave = (why: string): AppliedRecord => ({
+    live: null,
+    decided: { ...wanted, action: "leave", why },
+  });
+  if (context.runs.has(record.runId)) return leave("this supervisor acquired it in the meantime");
+  const hasDirectory = evidence?.noDirectory !== true;
+  const { live, unanswered, leftReason } = await applyDecision(
+    context,
+    { record, claim, hasDirectory },
+    wanted,
   );
-  const decisions = applied.map(({ decided }) => decided);
-  await recordLeftAlone(context, tracker, classified, reach);
-  const orphans =
-    scope.runIds === undefined
-      ? await recoverOrphans(
-          context,
-          ownOrDeadInstances(context, scope, reconcileContext.instances),
-          (each) => decisions.push(each),
-        )
-      : [];
-  return {
-    decisions,
-    acquired: [...applied.map(({ live }) => live), ...orphans].filter((live) => live !== null),
-  };
+  if (leftReason !== null) return leave(leftReason);
+  if (unanswered && hasDirectory) context.track(record.runId, reattach(unanswered));
+  else if (unanswered) unattached.push(unanswered);
+  return { live, decided: wanted };
 }
 
 async function selectRecords(

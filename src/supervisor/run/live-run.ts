@@ -20,14 +20,16 @@ import type { RunCopy } from "../../store/local-copy/run-copy.js";
 import type { RunStore } from "../../store/runs/contract.js";
 import type { Problem } from "../api.js";
 import type { Deadlines } from "./deadlines.js";
-import type { OutputActivity, OutputRanges } from "./output-state.js";
+import type { OutputRanges } from "./output-ranges.js";
+import type { OutputActivity } from "./output-activity.js";
 import type { RecordedIdentity } from "./recorded-identity.js";
-import type { RunState } from "./state.js";
+import type { RunState } from "./state-machine.js";
 import type { Stdin } from "./stdin.js";
-import type { RunWriteQueue, StoreCircuitBreaker } from "./store-write-queue.js";
+import type { StoreCircuitBreaker } from "./store-circuit-breaker.js";
+import type { RunWriteQueue } from "./store-write-queue.js";
 
 /** When an anchor last answered, and what was done about its silence. Times are on the monotonic clock. */
-export interface AnchorLiveness {
+interface AnchorLiveness {
   lastMessageAt: number;
   /** When the unanswered STATUS was sent; null: there is none. */
   statusSentAt: number | null;
@@ -79,7 +81,7 @@ export interface CloseRequest {
 }
 
 /** The part of the LeaseRenewer that runs use. */
-export interface LeaseStatus {
+interface LeaseStatus {
   /** True: the leases were not renewed in time, so no run may be controlled now. */
   readonly fenced: boolean;
   renew(): Promise<void>;
@@ -87,13 +89,13 @@ export interface LeaseStatus {
 }
 
 /** The part of the Incarnation that runs use. */
-export interface IncarnationStatus {
+interface IncarnationStatus {
   isCurrent(): Promise<boolean>;
   markTaken(evidence: string): void;
 }
 
 /** The part of the AnchorMonitor that runs use. */
-export interface AnchorMonitorHandle {
+interface AnchorMonitorHandle {
   checkSoon(): void;
 }
 
@@ -118,9 +120,11 @@ export interface SupervisorContext {
   readonly incarnationId: string;
   readonly anchorMonitor: AnchorMonitorHandle;
   readonly storeBreaker: StoreCircuitBreaker;
+  /** How long the start of a command waits to be recorded together with its end. */
+  readonly startNoteMs: number;
   /** Runs whose end is not committed yet. */
   readonly runs: Map<string, LiveRun>;
-  /** Runs whose record is being inserted: reconciliation skips them, whether the record is committed or not. */
+  /** Runs whose record is not inserted yet: reconciliation skips them, whether the record is committed or not. */
   readonly inserting: Set<string>;
   /** Set once, by `close`: it also applies to a run that is just being started. */
   closing: CloseRequest | null;
@@ -163,6 +167,8 @@ export interface LiveRun {
   readonly stdin: Stdin;
   readonly outputRanges: OutputRanges;
   readonly activity: OutputActivity;
+  /** Resolves when the record is in the store, or the run is detached without a record. */
+  readonly recorded: Deferred<void>;
   /** Resolves when the command was executed, or never will be. */
   readonly started: Deferred<void>;
   /** Resolves when the end is known, with the time on the monotonic clock. */
@@ -177,6 +183,8 @@ export interface LiveRun {
   /** False: the connection only observes; it can stop the run but not control it. */
   isOwner: boolean;
   tier: string | null;
+  /** A foreground client is connected to the anchor itself, which stops the run when the client is gone. */
+  hasCaller: boolean;
   /** Null: a task. */
   service: ServiceFacts | null;
   /** Set until the anchor confirms that the run is a service. */

@@ -5,7 +5,7 @@ import { BadInput } from "../../errors.js";
 import type { OutputChunk } from "../api.js";
 import type { FollowOptions, ReadOptions } from "../check-options.js";
 import { type LiveRun, runEventBase } from "./live-run.js";
-import { type OutputRanges, STREAMS } from "./output-state.js";
+import { type OutputRanges, STREAMS } from "./output-ranges.js";
 
 /**
  * With `discardOutput`, removes the run's directory when its end is committed, it has no follower, and a caller knows
@@ -36,6 +36,22 @@ function canDiscard(live: LiveRun): boolean {
   );
 }
 
+/** The output of a run that this supervisor owns. The end of a stream is known from its anchor, without a search. */
+export async function readLiveOutput(
+  { context, facts, outputRanges }: LiveRun,
+  stream: StreamName,
+  options: ReadOptions = {},
+): Promise<OutputChunk> {
+  const { closed, end } = outputRanges.range(stream);
+  const { offset = 0, maxBytes = 0 } = options;
+  checkOffset("offset", offset);
+  checkOffset("maxBytes", maxBytes);
+  if (closed && offset >= end) return { stream, offset, bytes: NO_BYTES };
+  return readOutput(context.host, facts.address, stream, options);
+}
+
+const NO_BYTES = new Uint8Array(0);
+
 export async function readOutput(
   host: Pick<AnchorHost, "readOutput">,
   run: RunAddress,
@@ -60,7 +76,7 @@ export async function* followOutput(
     yield* followStreams(
       {
         outputRanges: live.outputRanges,
-        read: (stream, offset, maxBytes) => live.context.host.readOutput(address, stream, offset, maxBytes),
+        read: (...wanted) => live.context.host.readOutput(address, ...wanted),
         ack: (stream, offset) => ackOutput(live, stream, offset),
       },
       options,
@@ -107,7 +123,7 @@ function checkOffset(field: string, value: number): void {
 
 export interface FollowSource {
   readonly outputRanges: OutputRanges;
-  read(stream: StreamName, offset: number, maxBytes: number): Promise<OutputSlice>;
+  read(stream: StreamName, offset: number, maxBytes: number, into?: Uint8Array): Promise<OutputSlice>;
   ack(stream: StreamName, offset: number): void;
 }
 
@@ -123,8 +139,9 @@ interface StreamCursor {
  */
 export async function* followStreams(
   source: FollowSource,
-  { streams = STREAMS, offsets = {}, ack = false, signal }: FollowOptions = {},
+  { streams = STREAMS, offsets = {}, ack = false, buffer, signal }: FollowOptions = {},
 ): AsyncGenerator<OutputChunk, void, undefined> {
+  if (buffer?.length === 0) throw new BadInput("buffer", "buffer must have room for at least one byte");
   const { outputRanges } = source;
   const cursors = streams.map((stream): StreamCursor => ({
     stream,
@@ -140,7 +157,7 @@ export async function* followStreams(
       let yielded = false;
       for (const cursor of cursors) {
         if (signal?.aborted === true) return;
-        const slice = await nextSlice(source, cursor, ended);
+        const slice = await nextSlice(source, cursor, ended, buffer);
         if (slice === null) continue;
         yielded = true;
         cursor.offset = slice.offset + slice.bytes.length;
@@ -160,6 +177,7 @@ async function nextSlice(
   source: FollowSource,
   cursor: StreamCursor,
   ended: boolean,
+  buffer: Uint8Array | undefined,
 ): Promise<OutputSlice | null> {
   if (cursor.done) return null;
   const { start, end, closed } = source.outputRanges.range(cursor.stream);
@@ -168,7 +186,12 @@ async function nextSlice(
     return null;
   }
   // After the end, read the spool: if the anchor died, the range is out of date.
-  const slice = await source.read(cursor.stream, cursor.offset, defaults.followBytes);
+  const slice = await source.read(
+    cursor.stream,
+    cursor.offset,
+    buffer?.length ?? defaults.followBytes,
+    buffer,
+  );
   if (slice.bytes.length > 0 || slice.offset > cursor.offset) return slice;
   // The anchor closes a stream after it has stored all of it, so missing bytes are lost.
   const lost = closed ? end - Math.max(cursor.offset, start) : 0;

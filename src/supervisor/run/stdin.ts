@@ -6,7 +6,7 @@ import { deferred, type Deferred } from "../../async/deferred.js";
 export type StdinLink = Pick<AnchorLink, "write" | "closeStdin">;
 
 /** How much input the anchor has, and takes: nothing is sent beyond `limit`. */
-export interface StdinCredit {
+interface StdinCredit {
   readonly accepted: number;
   readonly limit: number;
   /** No process reads the input any more. */
@@ -105,6 +105,8 @@ export class Stdin {
   }
 
   credit({ accepted, limit, closed }: StdinCredit): void {
+    // A caller that is connected to the anchor has written the bytes beyond ours.
+    if (accepted > this.#written && this.#chunks.length === 0) this.#written = this.#sent = accepted;
     this.#accepted = Math.max(this.#accepted, Math.min(accepted, this.#written));
     this.#limit = limit;
     this.#dropAccepted();

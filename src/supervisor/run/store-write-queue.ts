@@ -1,92 +1,24 @@
 import type { Clock, Timer } from "../../async/clock.js";
 import { deferred, type Deferred } from "../../async/deferred.js";
-import { defaults } from "../../defaults.js";
-import { LeaseLost, RunNotFound } from "../../errors.js";
+import { LeaseLost } from "../../errors.js";
 import type { NewRunEvent } from "../../model/run-event.js";
 import type { RunRecord } from "../../model/run.js";
 import { applyRunChange } from "../../store/runs/apply-change.js";
 import type { Lease, RunChange, RunStore } from "../../store/runs/contract.js";
-
-/**
- * Circuit breaker for the store's writes, shared by all runs of a supervisor. After a failed write the others wait; after
- * a growing pause one trial is allowed, and its success admits the others.
- */
-export class StoreCircuitBreaker {
-  readonly #clock: Clock;
-  readonly #onSuccess: () => void;
-  #opened: Deferred<void> | null = null;
-  /** The next caller may try. */
-  #halfOpen = false;
-  #pauseMs: number = defaults.storeRetryMs;
-  #timer: Timer | null = null;
-  #lastError: unknown = null;
-
-  constructor(clock: Clock, onSuccess: () => void = () => {}) {
-    this.#clock = clock;
-    this.#onSuccess = onSuccess;
-  }
-
-  /** Null: write, then call `recordSuccess` or `recordFailure`. Otherwise ask again when the promise resolves. */
-  admit(): Promise<void> | null {
-    if (this.#opened === null) return null;
-    if (this.#halfOpen) {
-      this.#halfOpen = false;
-      return null;
-    }
-    return this.#opened.promise;
-  }
-
-  /** Error of the last write; null: it succeeded, or there was none. */
-  get lastError(): unknown {
-    return this.#lastError;
-  }
-
-  recordSuccess(): void {
-    this.#onSuccess();
-    this.#lastError = null;
-    if (this.#opened === null) return;
-    this.#pauseMs = defaults.storeRetryMs;
-    this.#close();
-  }
-
-  recordFailure(error: unknown = null): void {
-    this.#lastError = error;
-    this.#opened ??= deferred<void>();
-    if (this.#timer !== null || this.#halfOpen) return;
-    this.#timer = this.#clock.setTimer(this.#clock.jitter(this.#pauseMs), () => this.#allowTrial(), {
-      keepAlive: true,
-    });
-    this.#pauseMs = Math.min(2 * this.#pauseMs, defaults.storeRetryMaxMs);
-  }
-
-  /** Admits all waiting callers for good. */
-  dispose(): void {
-    this.#close();
-  }
-
-  #allowTrial(): void {
-    const waiting = this.#opened;
-    this.#timer = null;
-    this.#halfOpen = true;
-    this.#opened = deferred<void>();
-    waiting?.resolve();
-  }
-
-  #close(): void {
-    this.#timer?.cancel();
-    this.#timer = null;
-    this.#halfOpen = false;
-    const waiting = this.#opened;
-    this.#opened = null;
-    waiting?.resolve();
-  }
-}
+import type { StoreCircuitBreaker } from "./store-circuit-breaker.js";
 
 interface QueuedWrite {
   readonly change: RunChange | null;
   readonly events: readonly NewRunEvent[];
   /** Set for the terminal write: resolves with the committed record. */
   readonly committed: Deferred<RunRecord> | null;
+}
+
+interface WriteQueueOptions {
+  /** The run has no record yet: nothing is written before `release`. */
+  readonly held?: boolean;
+  /** Time for which the start of a command waits for its end, to be written with it. Null: the start is written at once. */
+  readonly startNote?: { readonly clock: Clock; readonly ms: number } | null;
 }
 
 export interface WriteQueueObserver {
@@ -98,7 +30,7 @@ export interface WriteQueueObserver {
    */
   onRolledBack(): Promise<boolean>;
   /** Another supervisor owns the run, or its record is gone: nothing more is written. */
-  onReplaced(error: LeaseLost | RunNotFound): void;
+  onReplaced(error: LeaseLost): void;
 }
 
 /**
@@ -114,21 +46,27 @@ export class RunWriteQueue {
   #record: RunRecord;
   #queue: QueuedWrite[] = [];
   #draining = false;
+  #held: boolean;
+  readonly #startNote: WriteQueueOptions["startNote"];
+  #startTimer: Timer | null = null;
   #closed: Error | null = null;
 
-  /** `record`: as it is in the store now. */
+  /** `record`: as it is in the store now, or as it will be inserted. */
   constructor(
     store: RunStore,
     storeBreaker: StoreCircuitBreaker,
     lease: Lease,
     record: RunRecord,
     observer: WriteQueueObserver,
+    { held = false, startNote = null }: WriteQueueOptions = {},
   ) {
     this.#store = store;
     this.#breaker = storeBreaker;
     this.#lease = lease;
     this.#record = record;
     this.#observer = observer;
+    this.#held = held;
+    this.#startNote = startNote;
   }
 
   get lease(): Lease {
@@ -149,6 +87,19 @@ export class RunWriteQueue {
   /** Applies a change that was committed without this queue. */
   committed(change: RunChange): void {
     this.#record = applyRunChange(this.#record, change);
+  }
+
+  /** The record is in the store: writes may follow. */
+  release(): void {
+    this.#held = false;
+    this.#begin();
+  }
+
+  /** Writes a start that waits for the end of its run. */
+  flush(): void {
+    if (this.#startTimer === null) return;
+    this.#cancelStartTimer();
+    if (!this.#draining) void this.#drain();
   }
 
   /** Resolves when a write has failed for the first time. */
@@ -176,10 +127,12 @@ export class RunWriteQueue {
   close(error: Error): void {
     if (this.#closed !== null) return;
     this.#closed = error;
+    this.#cancelStartTimer();
     for (const { committed } of this.#queue.splice(0)) committed?.reject(error);
   }
 
-  #append(entry: QueuedWrite): void {
+  #append(write: QueuedWrite): void {
+    let entry = write;
     if (this.#closed !== null) return entry.committed?.reject(this.#closed);
     if (entry.change !== null) this.#record = applyRunChange(this.#record, entry.change);
     // While the store fails, keep only the newest output heartbeat. The first entry may be in flight.
@@ -189,8 +142,31 @@ export class RunWriteQueue {
       this.#queue.at(-1)?.change?.to === "output"
     )
       this.#queue.pop();
+    const last = this.#queue.at(-1);
+    if (last !== undefined && (this.#queue.length > 1 || !this.#draining)) {
+      const merged = withStart(last, entry);
+      if (merged !== null) this.#queue.pop();
+      entry = merged ?? entry;
+    }
     this.#queue.push(entry);
-    if (!this.#draining) void this.#drain();
+    this.#begin();
+  }
+
+  #begin(): void {
+    if (this.#held || this.#draining || this.#queue.length === 0 || this.#closed !== null) return;
+    const onlyStart = this.#queue.length === 1 && this.#queue[0]?.change?.to === "running";
+    if (onlyStart && this.#startNote && this.#startNote.ms > 0) {
+      const { clock, ms } = this.#startNote;
+      this.#startTimer ??= clock.setTimer(ms, () => this.flush());
+      return;
+    }
+    this.#cancelStartTimer();
+    void this.#drain();
+  }
+
+  #cancelStartTimer(): void {
+    this.#startTimer?.cancel();
+    this.#startTimer = null;
   }
 
   /** Never rejects. The first write begins synchronously. */
@@ -218,7 +194,7 @@ export class RunWriteQueue {
   }
 
   async #onRefused(error: unknown): Promise<void> {
-    if (!(error instanceof LeaseLost || error instanceof RunNotFound)) return this.#onFailed(error);
+    if (!(error instanceof LeaseLost)) return this.#onFailed(error);
     let restored: boolean;
     try {
       restored = await this.#observer.onRolledBack();
@@ -228,7 +204,7 @@ export class RunWriteQueue {
     // The store answers. The refusal does not count if the epoch was renewed in the meantime.
     this.#breaker.recordSuccess();
     if (restored || this.#closed !== null) return;
-    if (error instanceof LeaseLost && error.epoch !== this.#lease.epoch) return;
+    if (error.epoch !== this.#lease.epoch) return;
     this.close(error);
     this.#observer.onReplaced(error);
   }
@@ -240,14 +216,21 @@ export class RunWriteQueue {
     this.#observer.onRetry(error);
   }
 
-  async #save({ change, events, committed }: QueuedWrite): Promise<RunRecord | null> {
-    const { runId } = this.#lease;
-    if (change !== null) await this.#store.saveRun(this.#lease, change, events);
-    else await this.#store.appendEvents(events);
-    if (committed === null) return null;
-    // Read back, because another supervisor may have ended the run first.
-    const record = await this.#store.getRun(runId);
-    if (record === null) throw new RunNotFound(runId);
-    return record;
+  async #save({ change, events }: QueuedWrite): Promise<RunRecord | null> {
+    // The record as it is in the store, because another supervisor may have ended the run first.
+    if (change?.to === "exited") return this.#store.finalizeRun(this.#lease, change, events);
+    if (change === null) await this.#store.appendEvents(events);
+    else await this.#store.saveRun(this.#lease, change, events);
+    return null;
   }
+}
+
+/** One write for the start and the end of a run. Null: the two writes are not a start and an end. */
+function withStart(start: QueuedWrite, end: QueuedWrite): QueuedWrite | null {
+  if (start.change?.to !== "running" || end.change?.to !== "exited") return null;
+  return {
+    change: { ...end.change, startedAt: start.change.at },
+    events: [...start.events, ...end.events],
+    committed: end.committed,
+  };
 }

@@ -38,7 +38,7 @@ export function isInjectionVariable(name: string): boolean {
 }
 
 /** Environment variables that mark the processes of a run. They are hints, not credentials. */
-export interface RunMarkers {
+interface RunMarkers {
   readonly leaseId: string;
   readonly instanceId: string;
   readonly runId: string;
@@ -72,9 +72,15 @@ const INHERITABLE_SETTINGS: ReadonlySet<string> = new Set([
   "HOLDFAST_IN_PROCESS",
 ]);
 
+/** The name by which two variables are the same one: on Windows, names have no case. */
+export function variableKey(name: string, platform: NodeJS.Platform = process.platform): string {
+  return platform === "win32" ? name.toUpperCase() : name;
+}
+
 /** True if a run may inherit this variable from the environment of a gateway or a caller. */
-export function isInheritable(name: string): boolean {
-  return !name.startsWith("HOLDFAST_") || INHERITABLE_SETTINGS.has(name);
+export function isInheritable(name: string, platform: NodeJS.Platform = process.platform): boolean {
+  const key = variableKey(name, platform);
+  return !key.startsWith("HOLDFAST_") || INHERITABLE_SETTINGS.has(key);
 }
 
 /** The complete environment of a run's leader. Refuses variables that a caller must not set. */
@@ -85,9 +91,13 @@ export function buildEnvironment(
   // No prototype: a variable may be called `__proto__`.
   const env = Object.create(null) as Record<string, string>;
   for (const [name, value] of Object.entries(request.base))
-    if (value !== undefined && isInheritable(name) && (!request.clear || isIndispensable(name, platform)))
+    if (
+      value !== undefined &&
+      isInheritable(name, platform) &&
+      (!request.clear || isIndispensable(name, platform))
+    )
       env[name] = value;
-  checkVariables(request.set, request.allow);
+  checkVariables(request.set, request.allow, platform);
   const assign = (name: string, value: string): void => {
     if (platform === "win32") removeOtherCase(env, name);
     env[name] = value;
@@ -114,17 +124,26 @@ function removeOtherCase(env: Record<string, string>, name: string): void {
 }
 
 /** Throws BadInput for a variable that a caller must not set. */
-export function checkVariables(set: Readonly<Record<string, string>>, allow: readonly string[]): void {
-  for (const [name, value] of Object.entries(set)) checkVariable(name, value, allow);
+export function checkVariables(
+  set: Readonly<Record<string, string>>,
+  allow: readonly string[],
+  platform: NodeJS.Platform = process.platform,
+): void {
+  for (const [name, value] of Object.entries(set)) checkVariable(name, value, allow, platform);
 }
 
-function checkVariable(name: string, value: string, allow: readonly string[]): void {
+function checkVariable(
+  name: string,
+  value: string,
+  allow: readonly string[],
+  platform: NodeJS.Platform,
+): void {
   if (name === "") throw new BadInput("env", "an environment variable needs a name");
   if (name.includes("=") || name.includes("\0"))
     throw new BadInput("env", `${JSON.stringify(name)} cannot be the name of an environment variable`);
   if (typeof value !== "string" || value.includes("\0"))
     throw new BadInput("env", `the value of ${name} must be text without NUL`);
-  if (MARKER_NAMES.some((marker) => marker === name))
+  if (MARKER_NAMES.some((marker) => marker === variableKey(name, platform)))
     throw new BadInput("env", `${name} is set by Holdfast on every run and cannot be chosen`);
   if (isInjectionVariable(name) && !allow.includes(name))
     throw new BadInput(

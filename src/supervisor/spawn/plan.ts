@@ -1,6 +1,7 @@
 import { resolve } from "node:path";
 import type { SpoolSpec, StartSpec, TerminalSize } from "../../anchor/host.js";
-import { requirePort } from "../../anchor/inspect/processes.js";
+import { canStartWarm } from "../../anchor/warm-anchors.js";
+import { requirePort } from "../../anchor/inspect/ports.js";
 import { defaults } from "../../defaults.js";
 import { BadInput } from "../../errors.js";
 import { isRunId } from "../../model/ids.js";
@@ -26,7 +27,7 @@ import {
   checkWholeNumber,
 } from "../check-options.js";
 import type { SupervisorContext } from "../run/live-run.js";
-import { buildEnvironment } from "./environment.js";
+import { buildEnvironment, variableKey } from "./environment.js";
 import {
   type LaunchCommand,
   resolveShellWords,
@@ -44,7 +45,7 @@ const MAX_STRING_BYTES = 128 * 1024;
 const MAX_TOTAL_BYTES = 2 * 1024 * 1024;
 const POINTER_BYTES = 8;
 
-export interface CheckedCommand {
+interface CheckedCommand {
   readonly argv: readonly string[];
   readonly io: RunIo;
 }
@@ -120,6 +121,7 @@ function badShape(why: string): BadInput {
 export interface SpawnPlan {
   /** Null: a new id. */
   readonly runId: string | null;
+  readonly canStartWarm: boolean;
   readonly command: string;
   readonly kind: RunKind;
   readonly policy: RunPolicy;
@@ -165,6 +167,7 @@ export function planSpawn(context: SupervisorContext, input: CommandInput, optio
   const { sessionKey, sessionId, backendId, agentId, taskId } = checkOwnership(options);
   return {
     runId: options.runId === undefined ? null : checkRunId(options.runId),
+    canStartWarm: canStartWarm({ io, limits }),
     command,
     kind,
     policy,
@@ -270,5 +273,6 @@ function spoolSpec(field: string, wanted: Partial<SpoolSpec> = {}): SpoolSpec {
 }
 
 function withoutVariables(env: NodeJS.ProcessEnv, names: readonly string[]): NodeJS.ProcessEnv {
-  return Object.fromEntries(Object.entries(env).filter(([name]) => !names.includes(name)));
+  const withheld = new Set(names.map((name) => variableKey(name)));
+  return Object.fromEntries(Object.entries(env).filter(([name]) => !withheld.has(variableKey(name))));
 }

@@ -1,32 +1,48 @@
 import type { AnchorLink, SpawnFailure, StartSpec, StreamName } from "../../anchor/host.js";
 import { onAbort } from "../../async/abort.js";
 import { defaults } from "../../defaults.js";
-import { BadInput, NotSteering, RunExists, SpawnFailed } from "../../errors.js";
+import { BadInput, HoldfastError, NotSteering, RunExists, SpawnFailed } from "../../errors.js";
 import { errorMessage } from "../../home/errno.js";
 import { newLeaseId, newRunId } from "../../model/ids.js";
 import { newRunRecord } from "../../store/runs/apply-change.js";
+import type { NewRun } from "../../store/runs/contract.js";
 import type { CommandInput, SpawnOptions } from "../api.js";
-import { bindLink, reattach } from "../attach/attach.js";
+import { bindLink, keepGateClosed, reattach } from "../attach/attach.js";
 import { createLiveRun } from "../attach/create-live-run.js";
 import { finalizeSpawnFailure } from "../end/finalize.js";
-import { closeRun, requestStop } from "../run/stop-and-detach.js";
+import { closeRun, detachRun } from "../run/stop-and-detach.js";
+import { requestStop } from "../run/request-stop.js";
 import { isInactive, type LiveRun, type RunFacts, type SupervisorContext } from "../run/live-run.js";
 import { gatedChange } from "../run/recorded-identity.js";
 import { planSpawn, type SpawnPlan } from "./plan.js";
 
 /**
- * Record, gate, record, GO: the command is executed only after its process is recorded, so that a supervisor that dies
- * at any point leaves nothing, or a process that its successor can find.
+ * Starts a run. The command is executed only after its record, with the identity of its process, is committed. So a
+ * supervisor that dies leaves either no process, or one that its successor finds by the record.
  */
 export async function spawn(
   context: SupervisorContext,
   input: CommandInput,
   options: SpawnOptions,
 ): Promise<LiveRun> {
-  const { signal } = options;
-  if (signal?.aborted === true)
+  if (options.signal?.aborted === true)
     throw new BadInput("signal", "the signal was aborted before the call; nothing was recorded or started");
-  const { live, spec } = await recordRun(context, planSpawn(context, input, options));
+  const plan = planSpawn(context, input, options);
+  for (;;)
+    try {
+      return await spawnPlanned(context, plan, options.signal);
+    } catch (error) {
+      // A collision of random ids: try another one.
+      if (!(error instanceof RunExists) || plan.runId !== null) throw error;
+    }
+}
+
+async function spawnPlanned(
+  context: SupervisorContext,
+  plan: SpawnPlan,
+  signal: AbortSignal | undefined,
+): Promise<LiveRun> {
+  const { live, spec, run } = prepareRun(context, plan);
   if (signal !== undefined) stopOnAbort(live, signal);
   if (context.closing !== null) closeRun(live, context.closing);
 
@@ -34,6 +50,7 @@ export async function spawn(
   try {
     link = await context.host.start(spec);
   } catch (error) {
+    await recordUnstarted(live, run);
     finalizeSpawnFailure(live, toSpawnFailure(error));
     throw await awaitSpawnFailure(live, error);
   }
@@ -41,7 +58,7 @@ export async function spawn(
   assertNotDetached(live);
   bindLink(live, link, true);
   try {
-    await commitGated(live, link);
+    await recordGated(live, run, link);
   } catch (error) {
     throw failBeforeGo(live, link, error);
   }
@@ -64,36 +81,53 @@ function assertNotDetached({ detachedBy }: LiveRun): void {
   if (detachedBy !== null) throw detachedBy;
 }
 
-async function recordRun(
+/** Prepares a run that has no record yet. */
+function prepareRun(
   context: SupervisorContext,
   plan: SpawnPlan,
-): Promise<{ live: LiveRun; spec: StartSpec }> {
-  for (;;) {
-    const runId = plan.runId ?? newRunId();
-    const leaseId = newLeaseId();
-    // Built first, so that an invalid environment is refused before anything is recorded.
-    const spec = plan.start(runId, leaseId);
-    context.inserting.add(runId);
-    try {
-      const fresh = plan.record(runId, leaseId);
-      const lease = await context.store.insertRun(fresh, defaults.leaseMs);
-      const live = createLiveRun(
-        context,
-        runFactsOf(context, plan, spec, leaseId),
-        lease,
-        newRunRecord(fresh, 0),
-      );
-      if (spec.io === "pty") live.size = spec.size;
-      if (plan.input !== null) writeAllInput(live, plan.input);
-      return { live, spec };
-    } catch (error) {
-      // A collision of random ids: try another one.
-      if (error instanceof RunExists && plan.runId === null) continue;
-      throw error;
-    } finally {
-      context.inserting.delete(runId);
-    }
+): { live: LiveRun; spec: StartSpec; run: NewRun } {
+  // Its anchor is taken by `start`, within the same turn of the event loop.
+  const warm = plan.canStartWarm ? context.host.nextWarmRun() : null;
+  const runId = plan.runId ?? warm ?? newRunId();
+  if (context.runs.has(runId)) throw new RunExists(runId);
+  const leaseId = newLeaseId();
+  // Built first, so that an invalid environment is refused before anything is started.
+  const spec = plan.start(runId, leaseId);
+  const run = plan.record(runId, leaseId);
+  context.inserting.add(runId);
+  const live = createLiveRun(
+    context,
+    runFactsOf(context, plan, spec, leaseId),
+    { runId, ownerInstanceId: run.ownerInstanceId, epoch: run.leaseEpoch },
+    newRunRecord(run, 0),
+    { recorded: false },
+  );
+  if (spec.io === "pty") live.size = spec.size;
+  if (plan.input !== null) writeAllInput(live, plan.input);
+  return { live, spec, run };
+}
+
+/** Inserts the record of a run that has no process. */
+async function recordUnstarted(live: LiveRun, run: NewRun): Promise<void> {
+  assertNotDetached(live);
+  try {
+    await live.context.store.insertRun(run, defaults.leaseMs);
+  } catch (error) {
+    releaseUnrecorded(live, error);
+    throw error;
   }
+  onRecorded(live);
+}
+
+function onRecorded(live: LiveRun): void {
+  live.context.inserting.delete(live.facts.runId);
+  live.writeQueue.release();
+  live.recorded.resolve();
+}
+
+/** Ends a run that has no record. */
+function releaseUnrecorded(live: LiveRun, error: unknown): void {
+  detachRun(live, error instanceof HoldfastError ? error : toSpawnFailed(live, toSpawnFailure(error), error));
 }
 
 /**
@@ -125,30 +159,53 @@ function runFactsOf(
   };
 }
 
-/** Rejects unless the root's identity is recorded and the lease is still valid. */
-async function commitGated(live: LiveRun, link: AnchorLink): Promise<void> {
-  const { runId } = live.facts;
+/** Rejects unless the record is committed, with the root's identity, and its lease is still valid. */
+async function recordGated(live: LiveRun, run: NewRun, link: AnchorLink): Promise<void> {
+  const { context, facts } = live;
   const change = gatedChange(link.welcome);
-  const saved = await live.context.store.saveRun(live.writeQueue.lease, change);
-  if (saved) live.writeQueue.committed(change);
-  else if (!isInactive(live)) throw new NotSteering(runId, "another process ended its record");
+  await context.store.insertRun(run, defaults.leaseMs, [], change);
+  live.writeQueue.committed(change);
+  onRecorded(live);
   // The store accepted a write, so the leases can be renewed, too.
-  if (live.context.leases.fenced) await live.context.leases.renew();
-  if (live.context.leases.fenced) throw new NotSteering(runId, "its lease could not be renewed");
+  if (context.leases.fenced) await context.leases.renew();
+  if (context.leases.fenced) throw new NotSteering(facts.runId, "its lease could not be renewed");
 }
 
 /** Without a confirmed commit there is no GO. An anchor with a closed gate that loses its owner ends the child unexecuted. */
-function failBeforeGo(live: LiveRun, link: AnchorLink, error: unknown): SpawnFailed {
-  const { runId } = live.facts;
-  const message = `the record of run ${runId} could not be committed (${errorMessage(error)}); the command did not run`;
+function failBeforeGo(live: LiveRun, link: AnchorLink, error: unknown): unknown {
+  const { context, facts } = live;
+  const message = `the record of run ${facts.runId} could not be committed (${errorMessage(error)}); the command did not run`;
   live.failure = { errno: 0, step: "record", message };
+  if (context.inserting.has(facts.runId)) {
+    context.track(facts.runId, resolveUncertainInsert(live, link, error));
+    return error;
+  }
   if (!isInactive(live)) {
     live.link = null;
     link.close();
     // In the background: the store may fail for a while.
-    live.context.track(runId, reattach(live));
+    context.track(facts.runId, reattach(live));
   }
   return toSpawnFailed(live, live.failure, error);
+}
+
+/**
+ * The insert failed, or was committed without an answer. A record of this run is finalized; without one the run is
+ * forgotten. If the store does not answer, reconciliation finds the record, or the directory.
+ */
+async function resolveUncertainInsert(live: LiveRun, link: AnchorLink, error: unknown): Promise<void> {
+  const { context, facts } = live;
+  keepGateClosed(live, link);
+  const record = await context.store.getRun(facts.runId).catch(() => undefined);
+  if (isInactive(live) && live.detachedBy !== null) return;
+  if (record?.leaseId === facts.leaseId) return onRecorded(live);
+  if (record !== undefined) {
+    await context.clock.sleep(defaults.closeSlackMs, live.endKnown.promise);
+    // Another process of this instance may have recorded the directory meanwhile.
+    if (live.state.name === "exited" && (await context.incarnation.isCurrent()))
+      await context.host.removeRunDirectory(facts.address);
+  }
+  releaseUnrecorded(live, error);
 }
 
 /** Waits for the terminal record, but not for a failing store. */

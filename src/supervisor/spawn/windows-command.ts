@@ -1,4 +1,4 @@
-import { statSync } from "node:fs";
+import { lstatSync, statSync } from "node:fs";
 import { win32 } from "node:path";
 import { BadInput } from "../../errors.js";
 
@@ -38,6 +38,7 @@ export function resolveWindowsCommand(argv: readonly string[], context: WindowsC
   const path = findProgram(program, context);
   if (path === null || !BATCH.includes(suffixOf(path)))
     return { argv: checkLength([path ?? program, ...words], MAX_COMMAND_LINE), verbatim: false };
+  requireDirectoryOfCmd(context.cwd);
   return { argv: checkLength(batchCommand(path, words, context.env), MAX_BATCH_LINE), verbatim: true };
 }
 
@@ -57,8 +58,23 @@ export function windowsShellWords(
 export function resolveShellWords(words: readonly string[], context: WindowsContext): LaunchCommand {
   const [shell = "", ...options] = words;
   if (!isCmd(shell)) return resolveWindowsCommand(words, context);
+  requireDirectoryOfCmd(context.cwd);
+  if (/[\r\n]/.test(options.at(-1) ?? ""))
+    throw new BadInput(
+      "command",
+      "cmd.exe executes only the first line of a command; join the lines with & or use a batch file. Nothing was started",
+    );
   const argv = [findProgram(shell, context) ?? shell, ...options.slice(0, -1), `"${options.at(-1) ?? ""}"`];
   return { argv: checkLength(argv, MAX_BATCH_LINE), verbatim: true };
+}
+
+/** On a network share (`\\server\share`), cmd.exe runs in the Windows directory instead. */
+function requireDirectoryOfCmd(cwd: string): void {
+  if (!/^[\\/]{2}/.test(cwd)) return;
+  throw new BadInput(
+    "cwd",
+    `cmd.exe, which runs batch files, cannot run in ${cwd}; use a path with a drive letter (net use maps a share to one). Nothing was started`,
+  );
 }
 
 function isCmd(shell: string): boolean {
@@ -78,7 +94,7 @@ function cmdPath(env: Readonly<Record<string, string | undefined>>): string {
 /** The file of a program; null: there is none with a suffix that can be started. */
 export function findProgram(
   program: string,
-  { env, cwd, isFile = isRegularFile }: WindowsContext,
+  { env, cwd, isFile = isProgramFile }: WindowsContext,
 ): string | null {
   if (program === "") return null;
   const hasPath = /[\\/:]/.test(program);
@@ -107,8 +123,25 @@ function suffixOf(path: string): string {
   return win32.extname(path).toLowerCase();
 }
 
-function isRegularFile(path: string): boolean {
-  return statSync(path, { throwIfNoEntry: false })?.isFile() === true;
+/**
+ * True if the path can be a program. The Microsoft Store installs aliases of programs (`WindowsApps\python.exe`, in the PATH
+ * of every user): links that only CreateProcess can follow, so that they cannot be examined. What does not exist, or is
+ * in a directory that this user may not read, is skipped.
+ */
+function isProgramFile(path: string): boolean {
+  try {
+    return statSync(path, { throwIfNoEntry: false })?.isFile() === true;
+  } catch {
+    return isUnfollowableLink(path);
+  }
+}
+
+function isUnfollowableLink(path: string): boolean {
+  try {
+    return lstatSync(path, { throwIfNoEntry: false })?.isDirectory() === false;
+  } catch {
+    return false;
+  }
 }
 
 /** `/e:on`: the escape of `%` needs command extensions. `/v:off`: `!` is an ordinary character. `/d`: no AutoRun. */

@@ -13,13 +13,13 @@ export interface StopDependencies {
   readonly clock: Clock;
 }
 
-export interface StopTiming {
+interface StopTiming {
   readonly until: number;
   readonly answerMs: number;
   readonly onStopSent: () => void;
 }
 
-export type AnchorStopResult =
+type AnchorStopResult =
   | { readonly kind: "ended"; readonly exit: AnchorExit }
   | { readonly kind: "survivors"; readonly survivors: readonly Survivor[] }
   /** The time is up, and the anchor still stops the run. Null: it did not list the live processes. */

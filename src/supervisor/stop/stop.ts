@@ -13,12 +13,12 @@ import {
   resolveDeadAnchor,
   type StopHost,
 } from "../end/without-anchor.js";
-import { listMembers } from "../inspect/membership.js";
+import { listMembers } from "../inspect/list-members.js";
 import type { CancelOptions } from "../check-options.js";
-import { requestStop, toStopRequest } from "../run/stop-and-detach.js";
+import { requestStop, toStopRequest } from "../run/request-stop.js";
 import type { LiveRun, SupervisorContext } from "../run/live-run.js";
 import { boundaryOf, cgroupOf, type RecordedIdentity, runAddressOf } from "../run/recorded-identity.js";
-import type { RunOutcome } from "../run/state.js";
+import type { RunOutcome } from "../run/state-machine.js";
 import {
   continueAndStop,
   type StopDependencies,
@@ -27,7 +27,7 @@ import {
 } from "./stop-through-anchor.js";
 
 /** `record` is null when the store cannot be read: the identities then come from the run's directory. */
-export interface StopTarget {
+interface StopTarget {
   readonly run: RunAddress;
   readonly record: RunRecord | null;
 }
@@ -107,9 +107,15 @@ export async function stopDirectly(
   }
 }
 
-function outcomeOfAnchorExit({ reason, actor, emptiness, residue }: AnchorExit): DirectStopOutcome {
+function outcomeOfAnchorExit(exit: AnchorExit): DirectStopOutcome {
+  const { reason, actor, emptiness, emptinessNote = null, residue } = exit;
   const detail = `${reason}${actor === "" ? "" : ` by ${actor}`}`;
   if (emptiness === "proven") return { outcome: "gone", detail: `${detail}, proven empty` };
+  if (reason !== "lost")
+    return {
+      outcome: "unknown",
+      detail: `${detail}; it is not proven that no process is left${emptinessNote === null ? "" : `: ${emptinessNote}`}`,
+    };
   return { outcome: "survivors", survivors: residue, detail: `${detail}: it was abandoned in the meantime` };
 }
 

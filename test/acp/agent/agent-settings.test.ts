@@ -5,8 +5,8 @@ import {
   requestForSetting,
   stateAfterSetting,
 } from "../../../src/acp/agent/agent-settings.js";
-import { EMPTY_AGENT_STATE } from "../../../src/acp/agent/agent-state.js";
-import type { AgentState } from "../../../src/model/acp/agent-state.js";
+import { EMPTY_AGENT_REPORT } from "../../../src/acp/agent/agent-report.js";
+import type { AgentReport } from "../../../src/model/acp/agent-report.js";
 
 const named = (name: string) => ({ name, description: null });
 const choices = {
@@ -17,8 +17,8 @@ const choices = {
     { id: "m3", ...named("two") },
   ],
 };
-const lists: AgentState = { ...EMPTY_AGENT_STATE, modes: choices, models: choices };
-const options: AgentState = {
+const lists: AgentReport = { ...EMPTY_AGENT_REPORT, modes: choices, models: choices };
+const options: AgentReport = {
   ...lists,
   options: [
     {
@@ -82,11 +82,11 @@ test("an option that the agent has already, or does not have, needs no request",
   expect(() => requestForSetting(options, option("nix", "1"))).toThrow(
     'config option "nix": it offers llm, web',
   );
-  expect(() => requestForSetting(EMPTY_AGENT_STATE, model("m1"))).toThrow("offers no choice of models");
+  expect(() => requestForSetting(EMPTY_AGENT_REPORT, model("m1"))).toThrow("offers no choice of models");
 });
 
 test("an accepted mode or model is the current one", () => {
   const request = { method: "session/set_mode", params: { modeId: "m2" } } as const;
   expect(stateAfterSetting(lists, request)?.modes?.current).toBe("m2");
-  expect(stateAfterSetting(EMPTY_AGENT_STATE, request)).toBeNull();
+  expect(stateAfterSetting(EMPTY_AGENT_REPORT, request)).toBeNull();
 });

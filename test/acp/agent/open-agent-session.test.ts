@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { initialize } from "../../../src/acp/agent/open-agent-session.js";
-import { NO_CLIENT_ACCESS, toClientCapabilities } from "../../../src/config/agents.js";
+import { NO_CLIENT_ACCESS, toClientCapabilities } from "../../../src/config/client-access.js";
 import { ConnectionFixture, flushPending } from "../wire/connection-fixture.js";
 
 test.each([1, 2, 0, 1.5, -1])("only version 1 of the protocol is accepted: %s", async (protocolVersion) => {

@@ -8,7 +8,7 @@ import { MAX_LISTED_PROCESSES } from "../../../src/anchor/protocol/messages.js";
 import { hostClock } from "../../../src/async/clock.js";
 import { NotSteering } from "../../../src/errors.js";
 import type { Run } from "../../../src/supervisor/api.js";
-import { openSessionFixture } from "../../support/session-fixture.js";
+import { openSessionFixture } from "../../support/sessions/session-fixture.js";
 import { AT, newAcpSession, newAcpTurn, newSession } from "../../support/store/session-samples.js";
 
 const away = () => Promise.reject(new NotSteering("run_1", "its anchor does not answer now"));

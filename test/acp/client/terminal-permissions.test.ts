@@ -4,7 +4,7 @@ import { mkdir, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test, vi } from "vitest";
 import type { PermissionRule } from "../../../src/model/acp/permission-rule.js";
-import type { ExecRule } from "../../../src/model/exec-rule.js";
+import type { ExecRule } from "../../../src/model/exec/exec-rule.js";
 import { questionLines } from "../../../src/sessions/paginate-question.js";
 import { AcpFixture } from "../../support/agents/acp-fixture.js";
 import {

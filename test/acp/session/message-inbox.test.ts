@@ -1,7 +1,7 @@
 import { writeFile } from "node:fs/promises";
 import { expect, test } from "vitest";
-import { SessionHistory } from "../../../src/sessions/history.js";
-import type { MessageDelivery, SessionMessage } from "../../../src/model/session.js";
+import { SessionHistory } from "../../../src/sessions/messages-and-inbox.js";
+import type { MessageDelivery, SessionMessage } from "../../../src/model/session-message.js";
 import type { Store } from "../../../src/store/store.js";
 import { AcpFixture, openAcpSession, overrideStore, shellAgent } from "../../support/agents/acp-fixture.js";
 

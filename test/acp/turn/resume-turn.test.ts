@@ -71,7 +71,7 @@ test("a turn continues in the next gateway process without lost or repeated upda
   const kept: Kept = { texts: [], stopReasons: [], end: 0 };
   const someway = deferred<void>();
   const { home, first, began } = await begin(
-    "long-turn",
+    "long-turn-in-halves",
     keeping(kept, (count) => {
       if (count > 500) someway.resolve();
     }),
@@ -83,6 +83,7 @@ test("a turn continues in the next gateway process without lost or repeated upda
   const state = JSON.parse(JSON.stringify(began.connection.state)) as ConnectionState;
   const run = await reattach(home, first, began);
   expect(kept.texts.length).toBeLessThan(3_000);
+  process.kill(run.rootPid!, "SIGUSR1");
 
   const deps = { handlers: keeping(kept), ownExitMs: 5_000 };
   const agentRun = new AgentRun(run, began.tmpdir, deps, { state, startAt: kept.end });

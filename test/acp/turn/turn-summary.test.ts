@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { ReplayFilter, TurnSummary } from "../../../src/acp/turn/turn-summary.js";
+import { TurnSummary } from "../../../src/acp/turn/turn-summary.js";
+import { ReplayFilter } from "../../../src/acp/turn/replay-filter.js";
 import type { SessionUpdate } from "../../../src/acp/wire/message.js";
 import { TextTail } from "../../../src/text/truncate.js";
 

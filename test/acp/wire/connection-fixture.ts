@@ -6,9 +6,9 @@ import type {
   ConnectionHandlers,
 } from "../../../src/acp/wire/connection-contract.js";
 import type { SessionUpdate } from "../../../src/acp/wire/message.js";
-import { TestClock } from "../../support/session-fixture.js";
+import { TestClock } from "../../support/sessions/session-fixture.js";
 
-export type SentMessage = Record<string, unknown> & { id?: number; method?: string };
+type SentMessage = Record<string, unknown> & { id?: number; method?: string };
 
 export const permissionRequest = (id: number | string): object => ({
   id,

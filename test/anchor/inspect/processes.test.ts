@@ -3,8 +3,9 @@ import { once } from "node:events";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { findAnchorBinary } from "../../../src/anchor/binary.js";
 import type { ProcessEvidence } from "../../../src/anchor/host.js";
-import { inspectPort, inspectProcesses, membersOfRun } from "../../../src/anchor/inspect/processes.js";
-import { anchorEnvironment } from "../../../src/anchor/binary.js";
+import { inspectProcesses, membersOfRun } from "../../../src/anchor/inspect/processes.js";
+import { inspectPort } from "../../../src/anchor/inspect/ports.js";
+import { anchorEnvironment } from "../../../src/anchor/one-shot-modes.js";
 import { BadInput } from "../../../src/errors.js";
 import { scaled } from "../../support/scale.js";
 import { sampleRunRecord } from "../../support/store/run-samples.js";
@@ -36,6 +37,29 @@ const WAIT = "echo up; read line";
 
 /** Pids above the kernel's maximum. */
 const nobody = (at: number) => ({ pid: 2 ** 23 + at, startTime: 1 + at, uniqueId: String(7 + at) });
+
+test("a brief inspection tells a live process from a zombie, from another with its pid, and from one that is gone", async () => {
+  const parent = live("/bin/sh", ["-c", 'sleep 0 & echo "$!"; exec sleep 1000']);
+  const zombie = Number(String((await once(parent.stdout!, "data"))[0]));
+  const identityOf = async (pid: number) => (await inspectProcesses(anchor, [pid]))[0]?.identity;
+  const [own, dead] = [await identityOf(pidOf(parent)), await identityOf(zombie)];
+  if (own === undefined || dead === undefined) throw new Error("nothing was found");
+  await waitFor("the child is a zombie", async () => !(await inspectProcesses(anchor, [zombie]))[0]?.alive);
+  const reused = { ...own, startTime: own.startTime + 1, uniqueId: own.uniqueId && `${own.uniqueId}1` };
+  const wanted = [own, pidOf(parent), { ...own, uniqueId: null }, reused, dead, nobody(1)];
+  const found = await inspectProcesses(anchor, wanted, { brief: true });
+  expect(found.map(({ alive, matches }) => [alive, matches])).toEqual([
+    [true, true],
+    [true, true],
+    [true, true],
+    [true, false],
+    [false, false],
+    [false, false],
+  ]);
+  expect(found.map(({ identity: { pid } }) => pid)).toEqual(
+    wanted.map((one) => (typeof one === "number" ? one : one.pid)),
+  );
+});
 
 describe("evidence of a process", () => {
   test("contains its command line, executable, ancestors and markers", async () => {

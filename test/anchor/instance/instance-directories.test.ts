@@ -11,7 +11,7 @@ import { isLauncherListening } from "../../../src/anchor/protocol/connection.js"
 import { BadInput } from "../../../src/errors.js";
 import { acquireInstanceLock } from "../../../src/home/instance-lock.js";
 import { startSpec } from "../../support/anchor/start-spec.js";
-import { plantBystander } from "../../support/live-processes.js";
+import { plantBystander } from "../../support/bystander.js";
 import { waitFor } from "../../support/wait-for.js";
 
 let home: string;

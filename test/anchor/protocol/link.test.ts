@@ -146,7 +146,7 @@ describe("start", () => {
 
 describe("a link", () => {
   test("buffers events until it has a listener, in order, even those in the packet of WELCOME", async () => {
-    const output = { start: 0, end: 5, dropped: 1, lost: 3, closed: true, withheld: false };
+    const output = { start: 0, end: 5, dropped: 1, acked: 2, lost: 3, closed: true, withheld: false };
     const { host } = await hostWithFakeLauncher((_message, connection) =>
       connection.send(
         welcomeFrame(),

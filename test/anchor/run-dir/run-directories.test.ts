@@ -77,6 +77,34 @@ describe("the files of a run", () => {
       }),
     );
   });
+
+  test.each([
+    ["cgroup+launcher+unique", "exit", false],
+    ["subreaper+launcher+number", "exit", false],
+    ["job+launcher+unique", "exit", false],
+    ["job+launcher+unique", "lost", true],
+    ["lineage+launcher+unique", "exit", true],
+    ["group+launcher+number", "signal", true],
+    ["groups", "exit", false],
+    [null, "exit", false],
+  ])("of the tier %s, with the reason %s, may be unproven: %s", (tier, reason, accepted) => {
+    const nothing = { start: 0, end: 0, dropped: 0 };
+    const end = {
+      ...{ runId: "run_a", executed: true, reason, actor: "", requestId: "", leader: { code: 0 }, tier },
+      ...{
+        spawnError: null,
+        residue: [],
+        residueCount: 0,
+        killMode: "none",
+        stdout: nothing,
+        stderr: nothing,
+      },
+      ...{ processes: 1, usage: { cpuMs: 1, peakKb: 1 }, durationMs: 1 },
+    };
+    expect(parseExit(JSON.stringify({ ...end, emptiness: "proven" }))?.emptiness).toBe("proven");
+    const unproven = parseExit(JSON.stringify({ ...end, emptiness: "unproven" }));
+    expect(unproven?.emptiness).toBe(accepted ? "unproven" : undefined);
+  });
 });
 
 describe("run directories", () => {

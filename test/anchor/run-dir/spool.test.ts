@@ -3,7 +3,8 @@ import { appendFile, mkdir, mkdtemp, open, readdir, rm, unlink, writeFile } from
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { segmentPath, Spool, SpoolCache } from "../../../src/anchor/run-dir/spool.js";
+import { SpoolCache } from "../../../src/anchor/run-dir/spool-cache.js";
+import { segmentPath, Spool } from "../../../src/anchor/run-dir/spool.js";
 
 let directory: string;
 let spool: Spool;

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { createClient } from "../../../src/api/client.js";
 import { gatewaySocketPath } from "../../../src/home/state-directory.js";
-import type { Approval } from "../../../src/model/approval.js";
+import type { Approval } from "../../../src/model/exec/approval.js";
 import type { SessionRecord } from "../../../src/model/session.js";
 import { gatewayAndCliForFile } from "../../support/cli/batch-cli.js";
 import { waitForText } from "../../support/cli/cli-fixture.js";

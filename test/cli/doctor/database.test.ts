@@ -6,7 +6,7 @@ import {
   checkReplication,
   checkServer,
 } from "../../../src/cli/doctor/database.js";
-import type { ServerInfo } from "../../../src/store/postgres/server-check.js";
+import type { ServerInfo } from "../../../src/store/postgres/server-properties.js";
 import {
   startPostgresServer,
   whyNoPostgres,

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { formatTable } from "../../../src/cli/print/table.js";
-import { displayWidth, truncateToWidth } from "../../../src/text/truncate.js";
+import { displayWidth, truncateToWidth } from "../../../src/text/display-width.js";
 
 test("columns line up, and the last one is not padded", () => {
   expect(formatTable(["A", "LONG", "C"], [["aaa", "b", "c"]], null)).toEqual([

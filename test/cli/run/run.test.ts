@@ -12,7 +12,7 @@ const quiet = { stdout: "", stderr: "" };
 describe.each(SUPERVISION_MODES)("%s", (mode) => {
   const open = fixtureFactory(mode);
   /** For what does not depend on the mode: ordinarily only in the one that users have by default. */
-  const testOnce = soak || mode === "through the gateway" ? test : test.skip;
+  const testOnce = soak || mode !== "in its own process" ? test : test.skip;
 
   describe("the exit code", () => {
     test("is that of the command, or 128+n after signal n", async () => {
@@ -162,6 +162,21 @@ describe.each(SUPERVISION_MODES)("%s", (mode) => {
         await cliFixture.shell("holdfast run -- sh -c 'sleep 0.3; echo hi' | true; exit ${PIPESTATUS[0]}"),
       ).toMatchObject({ code: 141, stderr: "" });
     });
+
+    // A supervisor in this process has the same limit for its own files.
+    test.skipIf(mode === "in its own process")(
+      "to a file at the size limit of this process: the failure is reported",
+      async () => {
+        await using cliFixture = await open();
+        const result = await cliFixture.shell(
+          `ulimit -f 8; holdfast run -- head -c 200000 /dev/zero >"${cliFixture.home}/limited"`,
+        );
+        expect(result).toMatchObject({
+          code: 125,
+          stderr: expect.stringContaining("cannot write stdout: EFBIG") as string,
+        });
+      },
+    );
 
     testOnce("escape sequences in the name of a leftover process are not printed", async () => {
       await using cliFixture = await open();

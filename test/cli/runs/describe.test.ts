@@ -1,4 +1,4 @@
-import picocolors from "picocolors";
+import { createPalette } from "../../../src/cli/print/colours-and-progress.js";
 import { describe, expect, test } from "vitest";
 import type { ProcessEvidence } from "../../../src/anchor/host.js";
 import { describeRun } from "../../../src/cli/runs/show.js";
@@ -25,7 +25,7 @@ function shown(
   look: RunProcesses = noProcesses,
   events: readonly RunEvent[] = [],
 ): string {
-  return describeRun(record, look, events, 62_000, picocolors.createColors(false)).join("\n");
+  return describeRun(record, look, events, 62_000, createPalette(false)).join("\n");
 }
 
 function evidence(pid: number, facts: Partial<ProcessEvidence> = {}): ProcessEvidence {

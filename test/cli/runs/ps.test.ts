@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { KnownHosts } from "../../../src/cli/client/run-view.js";
-import { psTable } from "../../../src/cli/runs/ps.js";
+import { KnownHosts } from "../../../src/cli/client/known-hosts.js";
+import { psTable } from "../../../src/cli/runs/ps-table.js";
 import { CliFixture, waitForText } from "../../support/cli/cli-fixture.js";
 import { sampleRunRecord } from "../../support/store/run-samples.js";
 

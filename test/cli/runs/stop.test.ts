@@ -2,7 +2,8 @@ import { copyFile, rm, truncate, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { DatabaseSync } from "@photostructure/sqlite";
 import { describe, expect, test } from "vitest";
-import { type LocalState, resolveRun } from "../../../src/cli/client/resolve-run.js";
+import { resolveRun } from "../../../src/cli/client/resolve-run.js";
+import type { LocalState } from "../../../src/cli/client/local-state-directory.js";
 import { stopFoundRun } from "../../../src/cli/stop/stop-coordinator.js";
 import { mountSmallDisk, whyNoMounts } from "../../support/small-disk.js";
 import { RecoveryFixture, TWO_PROCESSES } from "../../support/cli/recovery-fixture.js";
@@ -207,5 +208,27 @@ test("a run that is abandoned during its stop is not reported as gone", async ()
   expect(await stopFoundRun(localStateOf(host), run, null)).toMatchObject({
     outcome: "survivors",
     survivors: [{ pid: 101 }],
+  });
+});
+
+test("a run whose end its anchor cannot prove is not reported as gone, and the answer says why", async () => {
+  const host = new FakeHost();
+  const anchor = new FakeAnchor("run_unproven", 1, 100);
+  host.anchors.set("run_unproven", anchor);
+  anchor.stop = () =>
+    anchor.exit({
+      reason: "manual-cancel",
+      emptiness: "unproven",
+      emptinessNote: "process 7 (sh) was started",
+    });
+  const run = {
+    runId: "run_unproven",
+    address: { instanceId: "in_test", runId: "run_unproven" },
+    record: null,
+    unread: null,
+  };
+  expect(await stopFoundRun(localStateOf(host), run, null)).toMatchObject({
+    outcome: "unknown",
+    detail: expect.stringContaining("process 7 (sh) was started"),
   });
 });

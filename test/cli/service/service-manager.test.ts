@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { launchAgent } from "../../../src/cli/service/launch-agent.js";
-import { scheduledTask } from "../../../src/cli/service/scheduled-task.js";
+import { launchAgent } from "../../../src/cli/service/launchd-agent.js";
+import { scheduledTask } from "../../../src/cli/service/windows-scheduled-task.js";
 import { serviceManager } from "../../../src/cli/service/service-manager.js";
 
 const home = String.raw`C:\Users\ada & co\holdfast`;
@@ -19,6 +19,8 @@ describe("a scheduled task", () => {
       "<LogonType>InteractiveToken</LogonType>",
       "<RunLevel>LeastPrivilege</RunLevel>",
       "<StopIfGoingOnBatteries>false</StopIfGoingOnBatteries>",
+      // The default is that of background work, which runs would inherit.
+      "<Priority>5</Priority>",
       "<Command>cmd.exe</Command>",
     ])
       expect(task).toContain(line);
@@ -54,6 +56,7 @@ describe("a LaunchAgent", () => {
     expect(text).toMatch(
       /<array>\s*<string>\/n\/node<\/string>\s*<string>\/m\/a&amp;b\.js<\/string>\s*<string>gateway<\/string>\s*<string>run<\/string>/,
     );
+    expect(text).toMatch(/<key>ProcessType<\/key>\s*<string>Interactive<\/string>/);
     expect(text).toMatch(/<key>AbandonProcessGroup<\/key>\s*<true\/>/);
     expect(text).toMatch(/<key>KeepAlive<\/key>\s*<dict>\s*<key>SuccessfulExit<\/key>\s*<false\/>/);
   });
@@ -67,6 +70,7 @@ describe("a LaunchAgent", () => {
       expect.stringMatching(/^gui\/\d+$/),
       manager?.path,
     ]);
+    expect(manager?.isThere?.slice(0, 2)).toEqual(["launchctl", "print"]);
     expect(manager?.unregister).toEqual([
       ["launchctl", "bootout", expect.stringMatching(/^gui\/\d+\/dev\.holdfast\.gateway$/)],
     ]);

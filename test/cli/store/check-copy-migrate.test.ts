@@ -1,21 +1,13 @@
 import { rename, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import {
-  startPostgresServer,
-  whyNoPostgres,
-  type PostgresServer,
-} from "../../support/store/postgres-server.js";
+import { describe, expect, test } from "vitest";
+import { postgresForSuite, whyNoPostgres } from "../../support/store/postgres-server.js";
 import { RecoveryFixture, RunGate, whyNoTerminal } from "../../support/cli/recovery-fixture.js";
 import { BackgroundGateway } from "../../support/cli/background-gateway.js";
 import { CliFixture } from "../../support/cli/cli-fixture.js";
 
 describe.skipIf(whyNoPostgres !== null)("store", { timeout: 120_000 }, () => {
-  let server: PostgresServer;
-  beforeAll(async () => {
-    server = await startPostgresServer();
-  });
-  afterAll(() => server[Symbol.asyncDispose]());
+  const server = postgresForSuite();
 
   test("open runs survive a copy to PostgreSQL and back, and their real ends are recorded", async () => {
     await using gatewayFixture = await BackgroundGateway.open();

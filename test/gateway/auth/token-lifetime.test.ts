@@ -1,8 +1,8 @@
 import { once } from "node:events";
+import { existsSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { get, type IncomingMessage } from "node:http";
 import { join } from "node:path";
-import { setTimeout as delay } from "node:timers/promises";
 import { expect, onTestFinished, test } from "vitest";
 import { WebSocket } from "ws";
 import { createClient } from "../../../src/api/client.js";
@@ -135,7 +135,8 @@ test("the token of a run that ended without a gateway is invalid in the next gat
   killGateway(before.pid);
   await waitUntilStopped(home);
   killGateway(root?.pid ?? expect.fail("it has no process"));
-  await delay(200);
+  const exitFile = join(home, "instances", run.ownerInstanceId, "runs", run.runId, "exit.json");
+  await waitFor("the anchor has recorded the end", () => existsSync(exitFile));
   const after = await startGatewayProcess(home);
   await waitForRunEnd(after.client, run.runId);
   expect(await errorOf(ofRun.getRun({ params: run }))).toMatchObject({ code: "UNAUTHORIZED" });

@@ -1,7 +1,7 @@
 import { beforeAll, describe, expect, test } from "vitest";
 import { parseConfig } from "../../../src/config/schema.js";
 import { VISIBILITIES } from "../../../src/model/enums.js";
-import { visibilityMatrix, RELATIONS, type Relation } from "../../support/visibility-matrix.js";
+import { visibilityMatrix, RELATIONS, type Relation } from "../../support/sessions/visibility-matrix.js";
 import {
   gatewayForFile,
   errorOf,

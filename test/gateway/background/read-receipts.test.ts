@@ -1,13 +1,10 @@
 import { DatabaseSync } from "@photostructure/sqlite";
 import { expect, test } from "vitest";
 import { acknowledgeReadMessages } from "../../../src/gateway/background/read-receipts.js";
-import {
-  findCurrentTask,
-  type NotifyRequest,
-  resolveTargets,
-} from "../../../src/gateway/background/notification-targets.js";
+import { type NotifyRequest, resolveTargets } from "../../../src/gateway/background/notification-targets.js";
+import { findCurrentTask } from "../../../src/gateway/background/parent-session-and-task.js";
 import type { NotificationTarget } from "../../../src/model/outbox.js";
-import { SessionHistory } from "../../../src/sessions/history.js";
+import { SessionHistory } from "../../../src/sessions/messages-and-inbox.js";
 import { newSession } from "../../support/store/session-samples.js";
 import { openTaskRegistry } from "../../support/task-registry.js";
 

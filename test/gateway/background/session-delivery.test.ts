@@ -4,7 +4,7 @@ import { SessionDelivery } from "../../../src/gateway/background/session-deliver
 import { acknowledgeReadMessages } from "../../../src/gateway/background/read-receipts.js";
 import type { AcpSession } from "../../../src/model/acp/session-and-turn.js";
 import type { OutboxEntry, SessionTarget } from "../../../src/model/outbox.js";
-import { SessionHistory } from "../../../src/sessions/history.js";
+import { SessionHistory } from "../../../src/sessions/messages-and-inbox.js";
 import { newSession } from "../../support/store/session-samples.js";
 import { openTaskRegistry } from "../../support/task-registry.js";
 

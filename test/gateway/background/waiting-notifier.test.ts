@@ -5,7 +5,7 @@ import {
   waitingPermission,
   type WaitingQuestion,
 } from "../../../src/gateway/background/waiting-notifier.js";
-import type { AcpPermissionRequest } from "../../../src/model/acp/session-and-turn.js";
+import type { AcpPermissionRequest } from "../../../src/model/acp/permission-request.js";
 import type { NotificationTarget } from "../../../src/model/outbox.js";
 import type { TaskRecord } from "../../../src/model/task.js";
 import type { ApprovalView } from "../../../src/sessions/approvals.js";

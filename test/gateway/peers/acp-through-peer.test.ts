@@ -158,7 +158,8 @@ describe.skipIf(whyNoPostgres !== null)("an ACP session of another gateway", LON
     });
     const closed = await here.client.acpClose({ params });
     expect(closed).toMatchObject({ session: { state: "closed" }, survivors: [], emptiness: "unproven" });
-    expect(await findProcessesOfRun(runId)).toEqual(living);
+    // The agent may have started another process meanwhile.
+    expect(await findProcessesOfRun(runId)).toEqual(expect.arrayContaining(living));
     const { turns } = await here.client.acpHistory({ params: { id: session.sessionId } });
     expect(turns.map(({ turnId, outcome }) => [turnId === queued.turn.turnId, outcome])).toEqual([
       [true, "cancelled"],

@@ -1,7 +1,7 @@
 import { setImmediate } from "node:timers/promises";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { LeaseLost, RunNotFound, StateUnusable, SupervisorClosed } from "../../../src/errors.js";
-import { RunLocator } from "../../../src/gateway/peers/locators.js";
+import { RunLocator } from "../../../src/gateway/peers/run-and-session-locators.js";
 import { RemoteStopExecutor } from "../../../src/gateway/peers/remote-stops.js";
 import type { RemoteStopResult } from "../../../src/model/gateway.js";
 import type { RemoteStopStore } from "../../../src/store/gateways/contract.js";

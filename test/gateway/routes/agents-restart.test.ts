@@ -5,7 +5,7 @@ import { createClient, type GatewayClient } from "../../../src/api/client.js";
 import { parseConfig } from "../../../src/config/schema.js";
 import { openGateway, type Gateway } from "../../../src/gateway/gateway.js";
 import { gatewaySocketPath } from "../../../src/home/state-directory.js";
-import { readOperatorToken } from "../../../src/sessions/requester.js";
+import { readOperatorToken } from "../../../src/sessions/tokens.js";
 import { fakeAgentsConfig } from "../../support/agents/fake-agents.js";
 import { findProcessesOfRun, temporaryHome } from "../../support/supervisor/real-supervisor.js";
 import { waitForRunEnd } from "../../support/gateway/real-gateway.js";

@@ -1,9 +1,35 @@
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
+import { Spool } from "../../../src/anchor/run-dir/spool.js";
 import { readOutputText } from "../../../src/queries/output.js";
 import { gatewayForFile, outputText, shellCommand } from "../../support/gateway/real-gateway.js";
 import { scaled } from "../../support/scale.js";
 
 const fixture = gatewayForFile();
+
+test("an answer in the background comes without a search for output; a poll has all of it", async () => {
+  using read = vi.spyOn(Spool.prototype, "read");
+  // Without output, the task has no progress to read.
+  const { run, running, output } = await fixture.client.exec({
+    body: {
+      ...shellCommand("read line; echo early; sleep 60"),
+      ...{ stdin: "pipe", background: true, graceMs: 0 },
+    },
+  });
+  expect(read).not.toHaveBeenCalled();
+  expect({
+    running,
+    texts: output.map(({ stream, text, nextOffset }) => [stream, text, nextOffset]),
+  }).toEqual({
+    running: true,
+    texts: [
+      ["stdout", "", 0],
+      ["stderr", "", 0],
+    ],
+  });
+  await fixture.client.write({ params: run, body: { text: "go\n" } });
+  expect(outputText(await fixture.client.poll({ params: run, query: { waitMs: 20_000 } }))).toBe("early\n");
+  await fixture.client.kill({ params: run, body: {} });
+});
 
 test("a PTY is a terminal of the requested size", async () => {
   const answer = await fixture.client.exec({

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import type { GatewayClient } from "../../../src/api/client.js";
 import { parseConfig } from "../../../src/config/schema.js";
-import type { MessageDelivery } from "../../../src/model/session.js";
+import type { MessageDelivery } from "../../../src/model/session-message.js";
 import { shellAgent } from "../../support/agents/acp-fixture.js";
 import { fakeAgentsConfig } from "../../support/agents/fake-agents.js";
 import { gatewayForFile, errorOf } from "../../support/gateway/real-gateway.js";

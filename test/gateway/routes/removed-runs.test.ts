@@ -3,7 +3,7 @@ import { expect, onTestFinished, test } from "vitest";
 import { createClient, type GatewayClient } from "../../../src/api/client.js";
 import { openGateway, type Gateway } from "../../../src/gateway/gateway.js";
 import { gatewaySocketPath } from "../../../src/home/state-directory.js";
-import { readOperatorToken } from "../../../src/sessions/requester.js";
+import { readOperatorToken } from "../../../src/sessions/tokens.js";
 import { openSqliteStore } from "../../../src/store/sqlite/open.js";
 import { openSupervisor } from "../../../src/supervisor/open.js";
 import { temporaryHome } from "../../support/supervisor/real-supervisor.js";

@@ -1,6 +1,7 @@
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
 import { WebSocket } from "ws";
 import { decodeFrame } from "../../../src/api/attach-frames.js";
+import { SqliteConnection } from "../../../src/store/sqlite/retrying-connection.js";
 import {
   plantLookalike,
   findProcessesOfRun,
@@ -66,6 +67,16 @@ test("a waiting poll returns at the end", async () => {
   const answer = await fixture.client.poll({ params: run, query: { waitMs: 20_000 } });
   expect(answer.run.state).toBe("exited");
   expect(answer.output.every(({ ended }) => ended)).toBe(true);
+});
+
+test("a poll or log of an ended run reads its record once", async () => {
+  const { run } = await fixture.client.exec({ body: shellCommand("echo out") });
+  using execute = vi.spyOn(SqliteConnection.prototype, "execute");
+  const reads = () => execute.mock.calls.filter(([{ parameters }]) => parameters.includes(run.runId)).length;
+  expect(outputText(await fixture.client.poll({ params: run }))).toBe("out\n");
+  expect(reads()).toBe(1);
+  expect((await fixture.client.log({ params: run })).text).toBe("out\n");
+  expect(reads()).toBe(2);
 });
 
 test("a program that prints a prompt seems to wait for input", async () => {
@@ -142,6 +153,11 @@ test("bash on a PTY: keys, paste, submit, interrupt, resize, screen", async () =
   await shows(params, "20 60");
   const screen = await fixture.client.screen({ params });
   expect([screen.rows.length, screen.cols]).toEqual([20, 60]);
+  // Before its prompt, bash does not take Ctrl-D as the end of its input.
+  await waitFor("bash reads its next command", async () => {
+    const { rows } = await fixture.client.screen({ params });
+    return rows.findLast((row) => row !== "")?.trimEnd() === "ready>";
+  });
   await fixture.client.sendKeys({ params, body: { keys: ["C-d"] } });
   expect((await waitForRunEnd(fixture.client, params.runId)).exit?.reason).toBe("exit");
 });

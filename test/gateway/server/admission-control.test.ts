@@ -4,7 +4,11 @@ import { Duplex } from "node:stream";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { expect, test } from "vitest";
 import { AdmissionControl } from "../../../src/gateway/server/admission-control.js";
-import { ConnectionLimiter, RateLimiter } from "../../../src/gateway/server/request-limits.js";
+import {
+  ConnectionLimiter,
+  RateLimiter,
+  RequestRateLimiter,
+} from "../../../src/gateway/server/request-limits.js";
 import type { Requester } from "../../../src/sessions/requester.js";
 import { newSession, OPEN_SESSION } from "../../support/store/session-samples.js";
 
@@ -114,6 +118,17 @@ test("each caller has a burst and then a rate of requests per second", () => {
   expect(taken("one", 0, 100)).toBe(20);
   expect(taken("other", 0, 1)).toBe(1);
   expect(taken("one", 1_000, 100)).toBe(10);
+});
+
+test("the operator has a higher rate than a session, whose requests do not count against it", () => {
+  const limits = new RequestRateLimiter();
+  const refused = (who: Requester, count: number): number =>
+    Array.from({ length: count }, () => limits.tryTake(who)).filter((limit) => limit !== null).length;
+  expect(refused(one, 2_000)).toBe(0);
+  // A refill while the loop runs is at most a few requests.
+  expect(refused(one, 1_000)).toBeGreaterThan(500);
+  expect(refused(operator, 15_000)).toBe(0);
+  expect(refused(other, 1_000)).toBe(0);
 });
 
 class Line extends Duplex {

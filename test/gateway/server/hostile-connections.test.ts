@@ -4,7 +4,7 @@ import { createClient } from "../../../src/api/client.js";
 import { defaults } from "../../../src/defaults.js";
 import { openGateway } from "../../../src/gateway/gateway.js";
 import { gatewaySocketPath } from "../../../src/home/state-directory.js";
-import { readOperatorToken } from "../../../src/sessions/requester.js";
+import { readOperatorToken } from "../../../src/sessions/tokens.js";
 import { gatewayForFile } from "../../support/gateway/real-gateway.js";
 import { scaled } from "../../support/scale.js";
 import { temporaryHome } from "../../support/supervisor/real-supervisor.js";

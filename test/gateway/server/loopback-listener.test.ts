@@ -7,7 +7,7 @@ import { defaults } from "../../../src/defaults.js";
 import { createClient } from "../../../src/api/client.js";
 import { openGateway } from "../../../src/gateway/gateway.js";
 import { gatewaySocketPath } from "../../../src/home/state-directory.js";
-import { readOperatorToken } from "../../../src/sessions/requester.js";
+import { readOperatorToken } from "../../../src/sessions/tokens.js";
 import { temporaryHome } from "../../support/supervisor/real-supervisor.js";
 import { gatewayForFile } from "../../support/gateway/real-gateway.js";
 import { waitFor } from "../../support/wait-for.js";

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { setImmediate } from "node:timers/promises";
 import { expect, onTestFinished, test } from "vitest";
 import { UpdateFollower } from "../../../src/acp/turn/update-follower.js";
-import type { HandlerDeps } from "../../../src/gateway/routes/deps.js";
+import type { HandlerDeps } from "../../../src/gateway/routes/handler-deps.js";
 import { createStreamingRoutes } from "../../../src/gateway/server/streaming-routes.js";
 import type { AcpSession, AcpUpdate } from "../../../src/model/acp/session-and-turn.js";
 import type { AcpStore } from "../../../src/store/acp/contract.js";

@@ -17,8 +17,9 @@ import {
 } from "../../../src/api/token-proof.js";
 import { openAttachSocket } from "../../../src/cli/client/attach-socket.js";
 import { gatewaySocketPath } from "../../../src/home/state-directory.js";
-import { hashSessionToken, newSessionToken } from "../../../src/sessions/requester.js";
+import { hashSessionToken, newSessionToken } from "../../../src/sessions/tokens.js";
 import { errorOf, gatewayForFile } from "../../support/gateway/real-gateway.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const fixture = gatewayForFile();
 
@@ -50,9 +51,10 @@ async function listenInPlace(server: Server): Promise<Impostor> {
 const ONLY_THE_CHALLENGE =
   /^GET \/v1\/challenge HTTP\/1\.1\r\nhost: gateway\r\nholdfast-token-id: [0-9a-f]{16}\r\nholdfast-nonce: [\w-]{43}\r\n\r\n$/;
 
-function answering(status: number, body: object): Server {
-  return createServer((_, response) => {
-    const said = JSON.stringify(body);
+/** `body`: the body, or a function that makes it from the client's nonce. */
+function answering(status: number, body: object | ((nonce: string) => object)): Server {
+  return createServer(({ headers }, response) => {
+    const said = JSON.stringify(typeof body === "function" ? body(String(headers["holdfast-nonce"])) : body);
     response.writeHead(status, { "content-length": Buffer.byteLength(said) }).end(said);
   });
 }
@@ -67,14 +69,10 @@ describe("a process that listens in the gateway's place without the token", () =
     [
       "proves that it knows another token",
       () =>
-        createServer((asked, response) => {
-          const client = String(asked.headers["holdfast-nonce"]);
-          const said = JSON.stringify({
-            nonce: nonces.gateway,
-            proof: gatewayProof(stranger, { client, gateway: nonces.gateway }),
-          });
-          response.writeHead(200, { "content-length": said.length }).end(said);
-        }),
+        answering(200, (client) => ({
+          nonce: nonces.gateway,
+          proof: gatewayProof(stranger, { client, gateway: nonces.gateway }),
+        })),
       "GATEWAY_NOT_PROVEN",
     ],
     [
@@ -84,12 +82,7 @@ describe("a process that listens in the gateway's place without the token", () =
     ],
     [
       "sends the client's own nonce back as the proof",
-      () =>
-        createServer((asked, response) => {
-          const nonce = String(asked.headers["holdfast-nonce"]);
-          const said = JSON.stringify({ nonce, proof: nonce });
-          response.writeHead(200, { "content-length": said.length }).end(said);
-        }),
+      () => answering(200, (nonce) => ({ nonce, proof: nonce })),
       "GATEWAY_NOT_PROVEN",
     ],
     [
@@ -221,6 +214,32 @@ describe("a client without the token", () => {
     expect((await status(second, proof)).status).toBe(401);
     await challenge(first, hash, nonces.client);
     expect((await status(first, proof)).status).toBe(401);
+  });
+
+  test("has no use of a proof that this connection accepted, once its token is rotated or has expired", async () => {
+    const body = { key: "cached", tokenTtlMs: 1_500 };
+    const { token: short, session } = await fixture.client.openSession({ body });
+    const { token: rotated } = await fixture.client.openSession({ body: { key: "cached" } });
+    const proven = await Promise.all(
+      [short, rotated, fixture.token].map(async (token) => {
+        const [socket, hash] = [dial(), hashSessionToken(token)];
+        const { nonces } = await challenge(socket, hash);
+        return { socket, proof: clientProof(token, hash, nonces) };
+      }),
+    );
+    const statuses = async (): Promise<readonly number[]> => {
+      const answers: number[] = [];
+      for (const { socket, proof } of proven) answers.push((await askOwn(socket, proof)).status);
+      return answers;
+    };
+    const askOwn = (socket: Socket, proof: string): Promise<Said> =>
+      byHand(socket, `/v1/sessions/${session.id}`, { authorization: `Holdfast ${proof}` });
+    expect(await statuses()).toEqual([200, 200, 200]);
+    await waitFor("the first has expired", async () => (await statuses())[0] === 401);
+    expect(await statuses()).toEqual([401, 200, 200]);
+    await fixture.client.rotateToken({ params: { id: session.id }, body: {} });
+    expect(await statuses()).toEqual([401, 401, 200]);
+    await fixture.client.closeSession({ params: { id: session.id } });
   });
 
   test("gets no proof for a token that does not exist, or was revoked", async () => {

@@ -1,8 +1,9 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
+import type { CompiledQuery } from "kysely";
 import { describe, expect, test, vi } from "vitest";
 import { StateUnusable } from "../../../src/errors.js";
-import { SqliteEngine } from "../../../src/store/sqlite/engine.js";
+import { SqliteConnection } from "../../../src/store/sqlite/retrying-connection.js";
 import { newRunId } from "../../../src/model/ids.js";
 import { findProcessesOfRun } from "../../support/supervisor/real-supervisor.js";
 import { errorOf, shellCommand } from "../../support/gateway/real-gateway.js";
@@ -66,12 +67,14 @@ describe("exec", () => {
 
   test("that yields while the store cannot be written is answered, and becomes a task when it can", async () => {
     const full = new StateUnusable("/full", "the disk is full");
-    using _ = rejectNextTransaction('insert into "tasks"', full);
+    const rejected = rejectStatements('insert into "tasks"', full);
     const { run, running } = await fixture.client.exec({
       body: { ...shellCommand("sleep 0.3; echo fine"), yieldMs: 10 },
     });
     expect(running).toBe(true);
+    expect(rejected.count()).toBeGreaterThan(0);
     expect(await errorOf(shown(run.runId))).toMatchObject({ code: "NOT_FOUND" });
+    rejected.stop();
     await fixture.client.maintainTasks({ body: { apply: true } });
     expect(await ended(run.runId)).toMatchObject({ status: "succeeded", summary: "fine" });
   });
@@ -115,12 +118,17 @@ describe("exec", () => {
   test("that ends when its caller is disconnected sends a notification: that caller has no answer", async () => {
     const [runId, gate] = [newRunId(), join(place, "sent-away")];
     const { supervisor } = fixture.gateway;
-    const read = supervisor.readOutput.bind(supervisor);
-    // Between the decision to yield and the answer to the caller.
-    vi.spyOn(supervisor, "readOutput").mockImplementationOnce(async (...asked) => {
-      writeFileSync(gate, "");
-      await ended(runId);
-      return read(...asked);
+    const spawn = supervisor.spawn.bind(supervisor);
+    vi.spyOn(supervisor, "spawn").mockImplementationOnce(async (...asked) => {
+      const run = await spawn(...asked);
+      const read = run.read.bind(run);
+      // Between the decision to yield and the answer to the caller.
+      vi.spyOn(run, "read").mockImplementationOnce(async (...wanted) => {
+        writeFileSync(gate, "");
+        await ended(runId);
+        return read(...wanted);
+      });
+      return run;
     });
     const script = shellCommand(`while [ ! -e ${gate} ]; do sleep 0.02; done; echo built`);
     const { running } = await fixture.client.exec({
@@ -227,19 +235,17 @@ describe("exec", () => {
   });
 });
 
-/** Rejects the next transaction that begins with this statement. */
-function rejectNextTransaction(statement: string, error: Error): Disposable {
-  const transact = Reflect.get(SqliteEngine.prototype, "transact");
-  let rejected = false;
-  const spy = vi.spyOn(SqliteEngine.prototype, "transact").mockImplementation(function (
-    this: SqliteEngine,
-    steps,
+/** Rejects the statements that begin with this text, in whatever transaction, until it is stopped. */
+function rejectStatements(start: string, error: Error): { count(): number; stop(): void } {
+  const execute = Reflect.get(SqliteConnection.prototype, "execute");
+  let rejected = 0;
+  const spy = vi.spyOn(SqliteConnection.prototype, "execute").mockImplementation(function <Row>(
+    this: SqliteConnection,
+    query: CompiledQuery<Row>,
   ) {
-    const first = steps().next();
-    if (rejected || first.done === true || !first.value.compile().sql.startsWith(statement))
-      return transact.call(this, steps);
-    rejected = true;
-    return Promise.reject(error);
+    if (!query.sql.startsWith(start)) return execute.call(this, query);
+    rejected += 1;
+    throw error;
   });
-  return { [Symbol.dispose]: () => spy.mockRestore() };
+  return { count: () => rejected, stop: () => spy.mockRestore() };
 }

@@ -6,7 +6,7 @@ import { createClient } from "../../../src/api/client.js";
 import { parseConfig } from "../../../src/config/schema.js";
 import { openGateway } from "../../../src/gateway/gateway.js";
 import { gatewaySocketPath } from "../../../src/home/state-directory.js";
-import { readOperatorToken } from "../../../src/sessions/requester.js";
+import { readOperatorToken } from "../../../src/sessions/tokens.js";
 import { startRawReceiver, startHttpReceiver } from "../../support/http-receiver.js";
 import { temporaryHome } from "../../support/supervisor/real-supervisor.js";
 import { waitFor } from "../../support/wait-for.js";

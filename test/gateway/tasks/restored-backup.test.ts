@@ -6,16 +6,15 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { createClient, type GatewayClient } from "../../../src/api/client.js";
 import { gatewaySocketPath } from "../../../src/home/state-directory.js";
 import { reachGateway } from "../../../src/gateway/locate.js";
-import { readOperatorToken } from "../../../src/sessions/requester.js";
+import { readOperatorToken } from "../../../src/sessions/tokens.js";
 import { cliPath, cliWithDefaults } from "../../support/cli/cli-fixture.js";
 import {
   type PostgresDatabase,
-  type PostgresServer,
-  startPostgresServer,
+  postgresForSuite,
   whyNoPostgres,
 } from "../../support/store/postgres-server.js";
 import { soak } from "../../support/scale.js";
@@ -80,7 +79,7 @@ const HURRIED = cliWithDefaults({
 });
 
 describe.skipIf(whyNoPostgres !== null)("tasks and messages after the store lost its newest records", () => {
-  let server: PostgresServer;
+  const server = postgresForSuite();
   let database: PostgresDatabase;
   let receiver: Receiver;
   let home: string;
@@ -89,10 +88,6 @@ describe.skipIf(whyNoPostgres !== null)("tasks and messages after the store lost
   let bystander: ChildProcess;
   let files: string;
 
-  beforeAll(async () => {
-    server = await startPostgresServer();
-  });
-  afterAll(() => server[Symbol.asyncDispose]());
   beforeEach(async () => {
     database = await server.createDatabase();
     receiver = new Receiver();

@@ -9,6 +9,22 @@ export function killAnchor(context: SimulationContext): void {
   endProcess(context.world, anchor.process, 9);
 }
 
+/** Acts on a warm anchor, also while START is on its way. */
+export function killWarmAnchor(context: SimulationContext): void {
+  const anchor = context.random.maybePick(context.actors.warmAnchors);
+  if (anchor === null) return;
+  context.world.watch.truth(anchor.runId).anchorKilled = true;
+  endProcess(context.world, context.random.chance(0.7) ? anchor.process : anchor.root, 9);
+}
+
+export function stopWarmAnchor(context: SimulationContext): void {
+  context.random.maybePick(context.actors.warmAnchors)?.halt(context.random.chance(0.3));
+}
+
+export function continueWarmAnchor(context: SimulationContext): void {
+  context.random.maybePick(context.actors.warmAnchors.filter(({ held }) => held))?.release();
+}
+
 export function killLauncher(context: SimulationContext): void {
   const slot = context.random.pick(context.actors.slots);
   const { launcher } = context.world.directoryOf(slot.place.machine).instance(slot.instanceId);

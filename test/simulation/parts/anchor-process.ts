@@ -7,7 +7,8 @@ import type { SimulatedRunDirectory } from "./state-directory.js";
 export class SimulatedAnchorProcess {
   readonly name = "anchor";
   readonly runId: string;
-  readonly spec: StartSpec;
+  /** A placeholder while the anchor is warm. */
+  spec: StartSpec;
   readonly place: SimulatedPidNamespace;
   readonly process: SimulatedProcess;
   readonly root: SimulatedProcess;

@@ -1,4 +1,10 @@
-import type { AnchorLink, FirstStop, LeaderStatus, StopRequest } from "../../../src/anchor/host.js";
+import type {
+  AnchorLink,
+  FirstStop,
+  LeaderStatus,
+  StartSpec,
+  StopRequest,
+} from "../../../src/anchor/host.js";
 import { exitMessage, NO_SUCH_COMMAND, STDIN_LIMIT, welcomeMessage } from "./anchor-messages.js";
 import { SimulatedAnchorProcess } from "./anchor-process.js";
 import { SimulatedDeadlines, SimulatedTermination } from "./anchor-timing.js";
@@ -16,9 +22,13 @@ export class SimulatedAnchor extends SimulatedAnchorProcess implements AnchorEnd
   #gateClosed = false;
   leader: LeaderStatus | null = null;
   leaderDone = false;
-  readonly #deadlines: SimulatedDeadlines;
-  readonly termination: SimulatedTermination;
+  #deadlines: SimulatedDeadlines;
+  termination: SimulatedTermination;
+  /** True until START: the anchor leaves nothing if its owner or its child ends. */
+  warm = false;
+  onDiscard: () => void = () => undefined;
   #settleAt = 0;
+  onBegin: () => void = () => undefined;
   outputBytes = 0;
   stdinBytes = 0;
   #finished = false;
@@ -68,6 +78,7 @@ export class SimulatedAnchor extends SimulatedAnchorProcess implements AnchorEnd
     if (epoch !== 0 && epoch <= this.highestEpoch && this.world.flaws.anyEpoch !== true) return null;
     const connection = new SimulatedConnection(this.world.scheduler, this, by, epoch);
     this.connections.add(connection);
+    if (this.warm) this.owner = connection;
     if (epoch !== 0) {
       const former = this.owner;
       this.world.watch.owned(this, epoch);
@@ -82,6 +93,7 @@ export class SimulatedAnchor extends SimulatedAnchorProcess implements AnchorEnd
 
   receive(connection: SimulatedConnection, command: AnchorCommand): void {
     if (!this.connections.has(connection)) return;
+    if (command.type === "start") return this.#begin(connection, command.spec);
     if (command.type === "stop") {
       this.stop(command.stop);
       if (this.firstStop !== null) connection.tell({ type: "stopping", stop: this.firstStop });
@@ -102,9 +114,36 @@ export class SimulatedAnchor extends SimulatedAnchorProcess implements AnchorEnd
     if (!this.connections.delete(connection) || connection !== this.owner) return;
     this.world.note(() => `anchor of ${this.alias}: its owner (epoch ${connection.epoch}) is gone`);
     this.owner = null;
+    if (this.warm) return this.#discard(connection.startHasBegun);
     this.#deadlines.ownerLostAt = this.place.machine.monotonic;
     this.#closeGate();
     this.advance();
+  }
+
+  /** Handles START of a warm anchor: its directory gets the name of a run. */
+  #begin(connection: SimulatedConnection, spec: StartSpec): void {
+    if (!this.warm || this.gone) return;
+    this.warm = false;
+    this.spec = spec;
+    this.root.ignoresTerm = spec.argv.includes("ignore-term");
+    this.#deadlines = new SimulatedDeadlines(spec.policy);
+    this.termination = new SimulatedTermination(this.world, this);
+    this.highestEpoch = spec.epoch;
+    this.world.watch.owned(this, spec.epoch);
+    connection.epoch = spec.epoch;
+    this.onDiscard();
+    this.onBegin();
+    this.world.note(() => `anchor of ${this.alias}: START`);
+  }
+
+  /** If START has begun, the directory stays: the run may be on record. */
+  #discard(startHasBegun = false): void {
+    if (this.gone) return;
+    this.world.note(() => `anchor of ${this.alias}: it is not needed any more`);
+    endProcess(this.world, this.root, null);
+    if (this.cgroup !== null) this.place.machine.removeCgroup(this.cgroup);
+    if (!startHasBegun) this.onDiscard();
+    endProcess(this.world, this.process, null);
   }
 
   /** The first reason counts; a later stop can only shorten the grace period. */
@@ -129,7 +168,7 @@ export class SimulatedAnchor extends SimulatedAnchorProcess implements AnchorEnd
 
   /** Does what is due now, and sets an alarm for the next step. */
   advance(): void {
-    if (this.gone || this.#finished) return;
+    if (this.gone || this.#finished || this.warm) return;
     const now = this.place.machine.monotonic;
     if (this.firstStop !== null) this.#closeGate();
     const overdue = this.isRunning ? this.#deadlines.overdue(now, this.owner !== null) : null;
@@ -153,7 +192,10 @@ export class SimulatedAnchor extends SimulatedAnchorProcess implements AnchorEnd
     if (at < Infinity) this.#cancelAlarm = this.world.scheduler.after(this, at - now, () => this.advance());
   }
 
-  #obey(connection: SimulatedConnection, command: Exclude<AnchorCommand, { type: "stop" | "status" }>): void {
+  #obey(
+    connection: SimulatedConnection,
+    command: Exclude<AnchorCommand, { type: "stop" | "status" | "start" }>,
+  ): void {
     switch (command.type) {
       case "go":
         return this.#go(connection);
@@ -205,6 +247,7 @@ export class SimulatedAnchor extends SimulatedAnchorProcess implements AnchorEnd
   }
 
   #leaderEnded(by: number | null): void {
+    if (this.warm) return this.#discard();
     this.leaderDone = true;
     this.leader = by === null ? { code: 0, signal: null } : { code: null, signal: by };
     this.#settleAt = this.place.machine.monotonic + this.spec.policy.settleMs;

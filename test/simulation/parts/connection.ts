@@ -4,6 +4,7 @@ import type {
   AnchorPolicy,
   StopRequest,
   StreamName,
+  StartSpec,
   TerminalSize,
   Welcome,
 } from "../../../src/anchor/host.js";
@@ -14,6 +15,7 @@ export type AnchorCommand =
   | { readonly type: "write"; readonly offset: number; readonly length: number }
   | { readonly type: "policy"; readonly change: Partial<AnchorPolicy> }
   | { readonly type: "status" }
+  | { readonly type: "start"; readonly spec: StartSpec }
   | { readonly type: "go" | "closeStdin" | "resize" | "ack" | "heartbeat" | "abandon" };
 
 /** The part of an anchor that a connection uses. */
@@ -24,7 +26,8 @@ export interface AnchorEndpoint extends Actor {
 
 /** One socket between a supervisor (or another client with the key) and an anchor. Each direction keeps its order. */
 export class SimulatedConnection {
-  readonly epoch: number;
+  /** 0 for the connection of a warm anchor, until START. */
+  epoch: number;
   readonly by: Actor & { readonly name: string };
   readonly #anchor: AnchorEndpoint;
   readonly #toAnchor: OrderedQueue;
@@ -32,6 +35,8 @@ export class SimulatedConnection {
   #link: SimulatedLink | null = null;
   /** At the supervisor's end. */
   open = true;
+  /** Part of START has reached the anchor. */
+  startHasBegun = false;
 
   constructor(
     scheduler: Scheduler,
@@ -64,7 +69,9 @@ export class SimulatedConnection {
   }
 
   send(command: AnchorCommand): void {
-    if (this.open) this.#toAnchor.post(() => this.#anchor.receive(this, command));
+    if (!this.open) return;
+    this.startHasBegun ||= command.type === "start";
+    this.#toAnchor.post(() => this.#anchor.receive(this, command));
   }
 
   /** Closes the supervisor's end, also when its process ends: earlier messages still arrive. */
@@ -75,9 +82,17 @@ export class SimulatedConnection {
     this.#end();
   }
 
-  /** Everything on its way is lost. */
-  break(): void {
+  /** The process at the supervisor's end is killed while it writes: what the socket had no room for is lost, even START. */
+  cutOff(): void {
     this.#toAnchor.clear();
+    // Also if it was closed before: the kernel closes the socket, whatever is lost.
+    this.open = true;
+    this.hangUp();
+  }
+
+  /** Loses the frames that are on their way, except START: a local socket delivers it before the end of the connection. */
+  break(): void {
+    if (this.epoch !== 0) this.#toAnchor.clear();
     // A client that has not seen the connection yet sees it open and close.
     if (this.#link !== null) this.#toSupervisor.clear();
     this.#toAnchor.post(() => this.#anchor.hungUp(this));

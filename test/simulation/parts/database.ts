@@ -3,6 +3,7 @@ import type { NewRunEvent, RunEvent } from "../../../src/model/run-event.js";
 import type { RunRecord } from "../../../src/model/run.js";
 import type {
   EventFilter,
+  GatedRunChange,
   Lease,
   LeaseRequest,
   NewRun,
@@ -45,9 +46,15 @@ export class SimulatedDatabase {
     this.#flaws = flaws;
   }
 
-  insertRun(run: NewRun, leaseMs: number, events: readonly NewRunEvent[], kept = Infinity): Lease {
+  insertRun(
+    run: NewRun,
+    leaseMs: number,
+    events: readonly NewRunEvent[],
+    kept = Infinity,
+    gated?: GatedRunChange,
+  ): Lease {
     if (this.records.has(run.runId)) throw new RunExists(run.runId);
-    const after = newRunRecord(run, this.#clock() + Math.ceil(leaseMs));
+    const after = newRunRecord(run, this.#clock() + Math.ceil(leaseMs), gated);
     this.#commit({ by: "insert", before: null, after }, events, kept);
     return { runId: run.runId, ownerInstanceId: run.ownerInstanceId, epoch: run.leaseEpoch };
   }
@@ -145,6 +152,7 @@ export class SimulatedDatabase {
       hidden,
       labels = {},
       limit,
+      maxBytes = Infinity,
     } = filter;
     // The newest insert first where the times are equal: not by id, which differs from one replay to the next.
     const found = [...this.records.values()]
@@ -167,7 +175,9 @@ export class SimulatedDatabase {
       );
     found.sort((one, other) => other.createdAt - one.createdAt);
     if (endedBefore !== undefined) found.sort((one, other) => (one.endedAt ?? 0) - (other.endedAt ?? 0));
-    return found.slice(0, limit);
+    let bytes = 0;
+    const over = found.findIndex((run) => (bytes += JSON.stringify(run).length) > maxBytes);
+    return found.slice(0, Math.min(limit ?? Infinity, over < 0 ? Infinity : Math.max(over, 1)));
   }
 
   listEvents(filter: EventFilter): readonly RunEvent[] {

@@ -3,6 +3,7 @@ import type { Actor } from "../scheduler.js";
 import type { SimulatedWorld } from "../world.js";
 import { SimulatedAnchor } from "./anchor.js";
 import { endProcess, sendSignal, type SimulatedPidNamespace, type SimulatedProcess } from "./machine.js";
+import { startSpec } from "../../support/anchor/start-spec.js";
 import { type SimulatedInstance, SimulatedRunDirectory } from "./state-directory.js";
 
 /** As in the real one. */
@@ -50,9 +51,25 @@ export class SimulatedLauncher implements Actor {
     this.#world.scheduler.post(this, () => this.#leaveIfIdle());
   }
 
+  /** Starts a warm anchor: its spec comes with START, and until then its directory is not that of a run. */
+  startWarm(runId: string): SimulatedAnchor {
+    const { warm, runs } = this.#instance;
+    const directory = new SimulatedRunDirectory(runId);
+    warm.set(runId, directory);
+    const anchor = this.#start({ ...startSpec(runId, []), epoch: 0 }, directory);
+    anchor.warm = true;
+    anchor.onDiscard = () => warm.delete(runId);
+    anchor.onBegin = () => runs.set(runId, directory);
+    return anchor;
+  }
+
   start(spec: StartSpec): SimulatedAnchor {
     const directory = new SimulatedRunDirectory(spec.runId);
     this.#instance.runs.set(spec.runId, directory);
+    return this.#start(spec, directory);
+  }
+
+  #start(spec: StartSpec, directory: SimulatedRunDirectory): SimulatedAnchor {
     const { instanceId } = this.#instance;
     const anchor = new SimulatedAnchor(this.#world, directory, this.place, this.process, spec, instanceId);
     this.#anchors.add(anchor);
@@ -124,12 +141,8 @@ export class SimulatedLauncher implements Actor {
 
   #saySwept(killed: number): void {
     for (const [{ directory, cgroup, place }, anchorSignal] of this.#lost) {
-      directory.swept = {
-        anchorSignal,
-        killed,
-        killMode: cgroup === null ? "pid" : "cgroup",
-        emptiness: "proven",
-      };
+      const killMode = cgroup === null ? "pid" : "cgroup";
+      directory.swept = { anchorSignal, killed, killMode, emptiness: "proven" };
       if (cgroup !== null && place.membersOf(cgroup).length === 0) place.machine.removeCgroup(cgroup);
     }
     this.#lost.clear();

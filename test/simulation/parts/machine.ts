@@ -21,7 +21,7 @@ export interface SimulatedCgroup {
   exists: boolean;
 }
 
-export interface ProcessStart {
+interface ProcessStart {
   readonly what: string;
   readonly parent: SimulatedProcess | null;
   readonly runId?: string;

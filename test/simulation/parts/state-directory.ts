@@ -25,6 +25,8 @@ export class SimulatedRunDirectory {
 export class SimulatedInstance {
   readonly instanceId: string;
   readonly runs = new Map<string, SimulatedRunDirectory>();
+  /** The directories of warm anchors. */
+  readonly warm = new Map<string, SimulatedRunDirectory>();
   launcher: SimulatedLauncher | null = null;
   /** The process whose lock file is in place, stopped or not. Null: the lock is free. */
   holder: object | null = null;

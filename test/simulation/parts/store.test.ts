@@ -1,4 +1,4 @@
-import { runContract } from "../../contract/run-contract.js";
+import { runContract } from "../../contract/runs/run-contract.js";
 import { SimulatedDatabase } from "./database.js";
 import { SimulatedStore } from "./store.js";
 

@@ -3,6 +3,7 @@ import type { RunRecord } from "../../../src/model/run.js";
 import type {
   LocalScope,
   EventFilter,
+  GatedRunChange,
   Lease,
   LeaseRequest,
   NewRun,
@@ -19,7 +20,7 @@ export interface StoreCall {
 }
 
 /** How a question gets to the database and its answer back. */
-export type StoreTransport = <T>(question: StoreCall, work: () => T) => Promise<T>;
+type StoreTransport = <T>(question: StoreCall, work: () => T) => Promise<T>;
 
 /** One supervisor's access to the database. */
 export class SimulatedStore implements RunStore {
@@ -43,12 +44,28 @@ export class SimulatedStore implements RunStore {
     this.#eventsKept = eventsKept;
   }
 
-  insertRun(run: NewRun, leaseMs: number, events: readonly NewRunEvent[] = []): Promise<Lease> {
-    return this.#write("insertRun", () => this.#database.insertRun(run, leaseMs, events, this.#eventsKept));
+  async insertRun(
+    run: NewRun,
+    leaseMs: number,
+    events: readonly NewRunEvent[] = [],
+    gated?: GatedRunChange,
+  ): Promise<Lease> {
+    await this.#write("insertRun", () =>
+      this.#database.insertRun(run, leaseMs, events, this.#eventsKept, gated),
+    );
+    // Also the answer of the planted bug that answers before it has written.
+    return { runId: run.runId, ownerInstanceId: run.ownerInstanceId, epoch: run.leaseEpoch };
   }
 
   saveRun(lease: Lease, change: RunChange, events: readonly NewRunEvent[] = []): Promise<boolean> {
     return this.#write("saveRun", () => this.#database.saveRun(lease, change, events, this.#eventsKept));
+  }
+
+  finalizeRun(lease: Lease, end: TerminalRunChange, events: readonly NewRunEvent[] = []): Promise<RunRecord> {
+    return this.#write("finalizeRun", () => {
+      this.#database.saveRun(lease, end, events, this.#eventsKept);
+      return this.#database.getRun(lease.runId) as RunRecord;
+    });
   }
 
   acquireLease(claim: LeaseRequest, events: readonly NewRunEvent[] = []): Promise<Lease | null> {

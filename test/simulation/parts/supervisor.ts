@@ -74,7 +74,11 @@ export class SimulatedSupervisor implements Actor {
   /** SIGKILL, or its own last instruction: nothing of it happens any more. Its lock is free, its connections end. */
   end(): void {
     if (this.gone) return;
-    this.hangUpAll();
+    const cut = this.#world.random.chance(0.3);
+    for (const each of this.connections)
+      if (cut) each.cutOff();
+      else each.hangUp();
+    this.connections.clear();
     this.gone = true;
     if (this.#instance.holder === this) this.#instance.holder = null;
     const { launcher } = this.#instance;
@@ -156,7 +160,7 @@ export class SimulatedSupervisor implements Actor {
   #askStore<T>({ name, writes }: StoreCall, work: () => T): Promise<T> {
     const { scheduler, random, flaws } = this.#world;
     return new Promise<T>((resolve, reject) => {
-      const early = flaws.earlyAnswer === true && name === "saveRun";
+      const early = flaws.earlyAnswer === true && name === "insertRun";
       if (early) scheduler.post(this, () => resolve(true as T));
       const { bootId } = this.place.machine;
       const apply = (): void => {

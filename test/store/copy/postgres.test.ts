@@ -1,34 +1,29 @@
 import { existsSync } from "node:fs";
 import { mkdir } from "node:fs/promises";
 import { join, resolve } from "node:path";
-import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
+import { beforeEach, describe, expect, test, vi } from "vitest";
 import { TABLES } from "../../../src/store/sql/migrations.js";
 import { openSqliteStore } from "../../../src/store/sqlite/open.js";
 import { startChild } from "../../support/store/child-process.js";
 import { newGateway } from "../../contract/gateway-contract.js";
 import { startCuttableProxy } from "../../support/store/postgres-proxy.js";
 import {
-  startPostgresServer,
+  postgresForSuite,
   whyNoPostgres,
   type PostgresDatabase,
-  type PostgresServer,
 } from "../../support/store/postgres-server.js";
 import { LEASE_MS, newRun, newRunEvent } from "../../support/store/run-samples.js";
 import { copy, createFilledStore, dumpStore, EVENT_COUNT } from "./filled-store.js";
 
 describe.skipIf(whyNoPostgres !== null)("SQLite and PostgreSQL", () => {
-  let server: PostgresServer;
+  const server = postgresForSuite();
   let database: PostgresDatabase;
   let home: string;
   let path: string;
-  beforeAll(async () => {
-    server = await startPostgresServer();
-  });
   beforeEach(async () => {
     ({ home, path } = await createFilledStore());
     database = await server.createDatabase();
   });
-  afterAll(() => server[Symbol.asyncDispose]());
 
   const countsIn = () =>
     database.query(

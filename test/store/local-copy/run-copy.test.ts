@@ -65,6 +65,16 @@ test("a damaged copy counts as missing", async () => {
   expect(await new FileRunCopy(path).get("one")).toBeNull();
 });
 
+test("an end that a crash left half written does not hide the open run, and is replaced", async () => {
+  await localCopy.keep(open("one"));
+  await writeFile(join(path, "one.ended.json"), '{"record":{');
+  const next = new FileRunCopy(path);
+  expect(await next.get("one")).toEqual(open("one"));
+  await next.keep(ended("one"));
+  expect(await new FileRunCopy(path).get("one")).toEqual(ended("one"));
+  expect(await readdir(path)).toEqual(["one.ended.json"]);
+});
+
 test("a failed write leaves no file", async () => {
   await mkdir(join(path, "one.json"), { recursive: true });
   await expect(localCopy.keep(open("one"))).rejects.toThrow();

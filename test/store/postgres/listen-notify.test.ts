@@ -1,29 +1,24 @@
 import { Client } from "pg";
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { EventWatch } from "../../../src/store/postgres/listen-notify.js";
 import { checkPostgresStore } from "../../../src/store/postgres/open.js";
 import type { Store } from "../../../src/store/store.js";
 import { scaled } from "../../support/scale.js";
 import {
   type PostgresDatabase,
-  type PostgresServer,
-  startPostgresServer,
+  postgresForSuite,
   whyNoPostgres,
 } from "../../support/store/postgres-server.js";
 import { LEASE_MS, newRun, newRunEvent } from "../../support/store/run-samples.js";
 import { waitFor } from "../../support/wait-for.js";
 
 describe.skipIf(whyNoPostgres !== null)("events in PostgreSQL", () => {
-  let server: PostgresServer;
+  const server = postgresForSuite();
   let database: PostgresDatabase;
   let store: Store;
   let other: Store;
   /** A writer that takes its time over a transaction. */
   let slow: Client;
-  beforeAll(async () => {
-    server = await startPostgresServer();
-  });
-  afterAll(() => server[Symbol.asyncDispose]());
   beforeEach(async () => {
     database = await server.createDatabase();
     store = await database.open();

@@ -1,10 +1,9 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { beforeEach, describe, expect, test } from "vitest";
 import { openPostgresStoreForReading } from "../../../src/store/postgres/open.js";
 import { migrations } from "../../../src/store/sql/migrations.js";
 import {
   type PostgresDatabase,
-  type PostgresServer,
-  startPostgresServer,
+  postgresForSuite,
   storeUnusable,
   whyNoPostgres,
 } from "../../support/store/postgres-server.js";
@@ -24,12 +23,8 @@ const BEFORE_SESSIONS_OF_RUNS = `
   delete from holdfast.holdfast_migrations where id between 7 and 10 or id = 14;`;
 
 describe.skipIf(whyNoPostgres !== null)("the schema of a PostgreSQL store", () => {
-  let server: PostgresServer;
+  const server = postgresForSuite();
   let database: PostgresDatabase;
-  beforeAll(async () => {
-    server = await startPostgresServer();
-  });
-  afterAll(() => server[Symbol.asyncDispose]());
   beforeEach(async () => {
     database = await server.createDatabase();
   });

@@ -1,7 +1,7 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { inspect } from "node:util";
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { beforeEach, describe, expect, test } from "vitest";
 import { deferred } from "../../../src/async/deferred.js";
 import { BadInput } from "../../../src/errors.js";
 import { EventWatch } from "../../../src/store/postgres/listen-notify.js";
@@ -12,8 +12,7 @@ import {
 } from "../../../src/store/postgres/open.js";
 import {
   type PostgresDatabase,
-  type PostgresServer,
-  startPostgresServer,
+  postgresForSuite,
   storeUnusable,
   whyNoPostgres,
 } from "../../support/store/postgres-server.js";
@@ -21,12 +20,8 @@ import { EXITED, LEASE_MS, newRun, newRunEvent } from "../../support/store/run-s
 import { AT, newApproval, newSession } from "../../support/store/session-samples.js";
 
 describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store", () => {
-  let server: PostgresServer;
+  const server = postgresForSuite();
   let database: PostgresDatabase;
-  beforeAll(async () => {
-    server = await startPostgresServer();
-  });
-  afterAll(() => server[Symbol.asyncDispose]());
   beforeEach(async () => {
     database = await server.createDatabase();
   });

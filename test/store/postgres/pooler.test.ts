@@ -1,25 +1,21 @@
 import { Client } from "pg";
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { beforeEach, describe, expect, test } from "vitest";
 import { deferred } from "../../../src/async/deferred.js";
 import { EventWatch } from "../../../src/store/postgres/listen-notify.js";
 import { openPostgresStore, openPostgresStoreForReading } from "../../../src/store/postgres/open.js";
-import { readServerInfo } from "../../../src/store/postgres/server-check.js";
+import { readServerInfo } from "../../../src/store/postgres/server-properties.js";
+import { scaled } from "../../support/scale.js";
 import { startPgBouncer, whyNoPooler } from "../../support/store/postgres-pooler.js";
 import {
   type PostgresDatabase,
-  type PostgresServer,
-  startPostgresServer,
+  postgresForSuite,
   storeUnusable,
 } from "../../support/store/postgres-server.js";
 import { EXITED, LEASE_MS, newRun, newRunEvent } from "../../support/store/run-samples.js";
 
 describe.skipIf(whyNoPooler !== null)("a PostgreSQL store behind PgBouncer", () => {
-  let server: PostgresServer;
+  const server = postgresForSuite();
   let database: PostgresDatabase;
-  beforeAll(async () => {
-    server = await startPostgresServer();
-  });
-  afterAll(() => server[Symbol.asyncDispose]());
   beforeEach(async () => {
     database = await server.createDatabase();
   });
@@ -156,12 +152,14 @@ describe.skipIf(whyNoPooler !== null)("a PostgreSQL store behind PgBouncer", () 
   test("a server that PgBouncer cannot reach is an outage, and is used again when it is back", async () => {
     await using pooler = await startPgBouncer(server, { pool_mode: "session" });
     const url = pooler.urlOf(database.url);
-    await using store = await database.open({ url, busyMs: 1_500 });
+    // PgBouncer answers within a second.
+    const busyMs = scaled(1_500);
+    await using store = await database.open({ url, busyMs });
     await server.kill();
     try {
       const refused = await storeUnusable(store.insertRun(newRun(), LEASE_MS));
       expect(refused.code).toBe("STORE_AWAY");
-      const again = await storeUnusable(openPostgresStore({ url, name: "test", busyMs: 1_500 }));
+      const again = await storeUnusable(openPostgresStore({ url, name: "test", busyMs }));
       expect(again).toMatchObject({
         code: "STORE_AWAY",
         message: expect.stringContaining("pooler"),

@@ -7,7 +7,7 @@ import {
   startPostgresServer,
   whyNoPostgres,
 } from "../../support/store/postgres-server.js";
-import { LEASE_MS, newRun } from "../../support/store/run-samples.js";
+import { LEASE_MS, newRun, newRunEvent } from "../../support/store/run-samples.js";
 import { AT } from "../../support/store/session-samples.js";
 import { endWithNotification, newTask, taskEvent } from "../../support/store/task-samples.js";
 import { waitFor } from "../../support/wait-for.js";
@@ -29,6 +29,7 @@ describe.skipIf(whyNoPostgres !== null)("the queries that every gateway repeats"
       "session_preload_libraries = 'auto_explain'",
       "auto_explain.log_min_duration = 0",
       "auto_explain.log_analyze = on",
+      "auto_explain.log_nested_statements = on",
       "auto_explain.log_format = 'json'",
     ])
       await database.query(`alter database ${database.name} set ${setting}`);
@@ -66,6 +67,18 @@ describe.skipIf(whyNoPostgres !== null)("the queries that every gateway repeats"
       expect(scan).toMatchObject({ index: "runs_open_of_state" });
       expect(scan.rows).toBeLessThanOrEqual(RUNS);
     }
+  });
+
+  test("no plan is compiled, not even that of a statement which reads a whole sequence", async () => {
+    const before = server.log().length;
+    const run = newRun();
+    await store.insertRun(run, LEASE_MS, [newRunEvent(run.runId)]);
+    await store.listEvents({ after: 0, limit: 1 });
+    const log = await waitFor("the plan of a sequence is logged", () => {
+      const text = server.log().slice(before);
+      return text.includes('"run_events_seq_seq"') && text;
+    });
+    expect(log).not.toContain('"JIT"');
   });
 
   test("events of a state directory are read without reading others", async () => {

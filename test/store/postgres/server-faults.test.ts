@@ -1,26 +1,21 @@
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { LeaseLost } from "../../../src/errors.js";
 import type { Store } from "../../../src/store/store.js";
 import { LEASE_MS, newRunEvent, EXITED, GATED, newRun, RUNNING } from "../../support/store/run-samples.js";
 import {
   storeUnusable,
-  startPostgresServer,
+  postgresForSuite,
   whyNoPostgres,
   type PostgresDatabase,
-  type PostgresServer,
 } from "../../support/store/postgres-server.js";
 import { scaled } from "../../support/scale.js";
 
 const order = ["starting", "running", "exited"];
 
 describe.skipIf(whyNoPostgres !== null)("a PostgreSQL server", () => {
-  let server: PostgresServer;
+  const server = postgresForSuite();
   let database: PostgresDatabase;
   let store: Store;
-  beforeAll(async () => {
-    server = await startPostgresServer();
-  });
-  afterAll(() => server[Symbol.asyncDispose]());
   beforeEach(async () => {
     database = await server.createDatabase();
     store = await database.open();
@@ -58,6 +53,21 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL server", () => {
       for (const { runId, state } of records.values())
         expect(events.filter((one) => one.runId === runId)).toHaveLength(order.indexOf(state) + 1);
     }
+  });
+
+  test("that refuses to delete old events fails no write", async () => {
+    await using small = await database.open({ eventsKept: 4 });
+    await database.query(`create function refuse() returns trigger language plpgsql as
+      $$ begin raise exception 'events are kept'; end $$`);
+    await database.query(
+      "create trigger kept before delete on holdfast.run_events for each row execute function refuse()",
+    );
+    for (let count = 0; count < 10; count += 1) {
+      const run = newRun({ runId: `kept-${count}` });
+      const lease = await small.insertRun(run, LEASE_MS, [newRunEvent(run.runId)]);
+      expect(await small.saveRun(lease, EXITED, [newRunEvent(run.runId)])).toBe(true);
+    }
+    expect((await small.listEvents({})).length).toBe(20);
   });
 
   test("that hangs gets no statement until it answers, and no statement that was not sent is recorded", async () => {

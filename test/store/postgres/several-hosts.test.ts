@@ -8,7 +8,7 @@ import { TLSSocket } from "node:tls";
 import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from "vitest";
 import { EventWatch } from "../../../src/store/postgres/listen-notify.js";
 import { openPostgresStore, openPostgresStoreForReading } from "../../../src/store/postgres/open.js";
-import { readServerInfo } from "../../../src/store/postgres/server-check.js";
+import { readServerInfo } from "../../../src/store/postgres/server-properties.js";
 import { scaled } from "../../support/scale.js";
 import { type ReplicatedServer, startReplicatedServer } from "../../support/store/postgres-replication.js";
 import {

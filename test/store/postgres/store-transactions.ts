@@ -23,7 +23,7 @@ import {
 import { endWithNotification, newTask, taskEvent } from "../../support/store/task-samples.js";
 
 /** One call on records of its own. */
-export interface StoreCall {
+interface StoreCall {
   readonly call: () => Promise<unknown>;
   /** One value for each part of what the call writes: all are true, or all are false. */
   readonly halves?: () => Promise<readonly boolean[]>;
@@ -68,6 +68,14 @@ export const transactions: Readonly<Record<string, PrepareCall>> = {
   "saveRun, the end": async (store, direct) => {
     const lease = await direct.insertRun(newRun(), LEASE_MS);
     return { call: () => store.saveRun(lease, EXITED) };
+  },
+  finalizeRun: async (store, direct) => {
+    const lease = await direct.insertRun(newRun(), LEASE_MS);
+    const halves = async () => [
+      (await direct.getRun(lease.runId))?.state === "exited",
+      await hasEvent(direct, lease.runId),
+    ];
+    return { call: () => store.finalizeRun(lease, EXITED, [newRunEvent(lease.runId)]), halves };
   },
   acquireLease: async (store, direct) => {
     const lease = await direct.insertRun(newRun(), LEASE_MS);

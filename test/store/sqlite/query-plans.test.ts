@@ -1,10 +1,26 @@
 import { DatabaseSync } from "@photostructure/sqlite";
 import { expect, test, vi } from "vitest";
+import { OPEN_RUN_STATES } from "../../../src/model/run.js";
 import { SqliteConnection } from "../../../src/store/sqlite/retrying-connection.js";
 import type { Store } from "../../../src/store/store.js";
 import { openTaskRegistry } from "../../support/task-registry.js";
 
 const queries: readonly [what: string, index: string, ask: (store: Store) => Promise<unknown>][] = [
+  [
+    "open runs",
+    "(runs_live|runs_open_of_state)",
+    (store) => store.listRuns({ states: OPEN_RUN_STATES, limit: 500 }),
+  ],
+  [
+    "open runs that are not hidden, by their size,",
+    "(runs_live|runs_open_of_state)",
+    (store) => store.listRuns({ states: OPEN_RUN_STATES, hidden: false, maxBytes: 1_000_000 }),
+  ],
+  [
+    "open runs of an agent",
+    "(runs_live|runs_open_of_state)",
+    (store) => store.listRuns({ states: OPEN_RUN_STATES, agentId: "a", withoutLabels: true }),
+  ],
   ["open tasks", "tasks_open", (store) => store.listTasks({ open: true, limit: 500 })],
   ["tasks to be deleted", "tasks_to_forget", (store) => store.listTasks({ cleanupBefore: 1, limit: 500 })],
   [

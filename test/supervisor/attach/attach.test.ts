@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import { systemClock } from "../../../src/async/clock.js";
 import { defaults } from "../../../src/defaults.js";
 import { LeaseLost } from "../../../src/errors.js";
 import { NO_RUN_FILES } from "../../support/supervisor/fake-host.js";
@@ -95,6 +96,36 @@ test("a live anchor that does not answer is tried again, and nothing is conclude
   await waitFor(() => anchor.links.length > 0);
   anchor.exit();
   expect((await run.wait()).exit?.reason).toBe("exit");
+});
+
+test("a connection that ends while its silent anchor is handled is replaced, also if that fails", async () => {
+  // Silence is noticed after seconds.
+  const speed = 20;
+  const world = fakeSupervisor({
+    clock: {
+      ...systemClock,
+      now: () => performance.now() * speed,
+      setTimer: (ms, call, options) => systemClock.setTimer(ms / speed, call, options),
+      sleep: (ms, early) => systemClock.sleep(ms / speed, early),
+    },
+  });
+  const { host, store, problems } = world;
+  const run = await spawnFakeRun(world);
+  const { runId } = run;
+  const anchor = host.last;
+  host.reap = async () => {
+    anchor.disconnect();
+    host.left.set(runId, {
+      ...NO_RUN_FILES,
+      swept: { anchorSignal: 9, killed: 1, killMode: "pid", emptiness: "proven" },
+    });
+    throw new Error("no process can be inspected now");
+  };
+  await run.cancel({ actor: "someone" });
+  anchor.answers = false;
+  await waitFor("it has ended", () => store.runs.get(runId)?.state === "exited");
+  expect(store.runs.get(runId)).toMatchObject({ exit: { reason: "lost" }, emptiness: "proven" });
+  expect(problems.map(({ message }) => message)).toContain(`run ${runId}: no process can be inspected now`);
 });
 
 test("while the lease cannot be written, the run can be stopped through an observer", async () => {

@@ -35,6 +35,27 @@ test("the anchor's exit is copied, with its cleanup and escape, in one transacti
   });
 });
 
+test("an end that the boundary cannot prove is recorded with its reason, and names no survivor", async () => {
+  const world = fakeSupervisor();
+  const run = await spawnFakeRun(world);
+  world.host.last.exit({
+    reason: "exit",
+    residue,
+    residueCount: 2,
+    killMode: "pid",
+    leader: { code: 0, signal: null },
+    emptiness: "unproven",
+    emptinessNote: "process 5 (sleep) was started",
+  });
+  const record = await run.wait();
+  expect(record).toMatchObject({
+    state: "exited",
+    emptiness: "unproven",
+    exit: { reason: "exit", code: 0, detail: "emptiness unproven: process 5 (sleep) was started" },
+  });
+  expect(world.store.events.find(({ type }) => type === "cleanup")?.data).toMatchObject({ survivors: 0 });
+});
+
 test("a run whose start is reported late does not end before it started", async () => {
   const world = fakeSupervisor();
   world.host.prepare = (made) => {

@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import type { StreamName } from "../../../src/anchor/host.js";
 import type { OutputChunk } from "../../../src/supervisor/api.js";
 import { type FollowSource, followStreams } from "../../../src/supervisor/run/output.js";
-import { OutputRanges } from "../../../src/supervisor/run/output-state.js";
+import { OutputRanges } from "../../../src/supervisor/run/output-ranges.js";
 
 /** A spool that grows as the test says. */
 class Spool {

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { systemClock } from "../../../src/async/clock.js";
 import { defaults } from "../../../src/defaults.js";
-import { StoreCircuitBreaker } from "../../../src/supervisor/run/store-write-queue.js";
+import { StoreCircuitBreaker } from "../../../src/supervisor/run/store-circuit-breaker.js";
 import { fakeSupervisor, spawnFakeRun } from "../../support/supervisor/fake-supervisor.js";
 
 beforeEach(() => {

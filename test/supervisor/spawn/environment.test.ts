@@ -122,6 +122,12 @@ describe("on Windows", () => {
     expect(onWindows({ base, set: { PATH: "D:\\bin" } })).toEqual({ PATH: "D:\\bin", ...marks });
   });
 
+  test("the caller's token and markers are not inherited, and not set, in any case of their names", () => {
+    const base = { holdfast_token: "secret", Holdfast_Session_Key: "other", Holdfast_Home: "C:\\home" };
+    expect(onWindows({ base })).toEqual({ Holdfast_Home: "C:\\home", ...marks });
+    expect(() => onWindows({ set: { holdfast_Session_key: "other" } })).toThrow("set by Holdfast");
+  });
+
   test("a cleared environment keeps the variables without which no library loads", () => {
     const base = { SystemRoot: "C:\\windows", Path: "C:\\bin" };
     expect(onWindows({ base, clear: true })).toEqual({ SystemRoot: "C:\\windows", ...marks });

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { BadInput, RunExists, SpawnFailed, StateUnusable } from "../../../src/errors.js";
+import { BadInput, RunExists, SpawnFailed } from "../../../src/errors.js";
 import { fakeSupervisor, spawnFakeRun, nextTurn } from "../../support/supervisor/fake-supervisor.js";
 import { waitFor } from "../../support/wait-for.js";
 
@@ -15,8 +15,8 @@ test("the record is committed with the root's identity before GO, and running af
     };
   };
   const run = await spawnFakeRun(world);
-  expect(seen).toEqual(["insert", "gated"]);
-  expect(store.log).toEqual(["insert", "gated", "running"]);
+  expect(seen).toEqual(["insert gated"]);
+  expect(store.log).toEqual(["insert gated", "running"]);
   expect(run.state).toBe("running");
   expect(run.rootPid).toBe(host.last.welcome.root.pid);
   expect(store.runs.get(run.runId)).toMatchObject({
@@ -43,8 +43,8 @@ test("the environment contains the markers, and the record contains no environme
   expect(JSON.stringify([record, world.store.events])).not.toContain("hunter2");
 });
 
-test("a start and an end in one message batch are both recorded", async () => {
-  const world = fakeSupervisor();
+test("the start and the end of a short run are one write", async () => {
+  const world = fakeSupervisor({ startNoteMs: 60_000 });
   world.host.prepare = (anchor) => {
     const go = anchor.go.bind(anchor);
     anchor.go = () => {
@@ -57,7 +57,7 @@ test("a start and an end in one message batch are both recorded", async () => {
   const record = await run.wait();
   expect(record).toMatchObject({ state: "exited", exit: { reason: "exit", code: 0 }, emptiness: "proven" });
   expect(record.startedAt).not.toBeNull();
-  expect(world.store.log).toEqual(["insert", "gated", "running", "exited"]);
+  expect(world.store.log).toEqual(["insert gated", "exited"]);
   expect(world.store.eventTypes(run.runId)).toEqual(["spawn", "exit"]);
 });
 
@@ -72,54 +72,17 @@ test("a run id that is in use is replaced by another", async () => {
   expect((await spawnFakeRun(world)).state).toBe("running");
 });
 
-for (const [name, gate] of [
-  [
-    "refused",
-    (): never => {
-      throw new Error("disk full");
-    },
-  ],
-  [
-    "uncertain",
-    (): never => {
-      throw new StateUnusable("/store", "commit may or may not have happened");
-    },
-  ],
-] as const)
-  test(`no GO when the commit is ${name}`, async () => {
-    const world = fakeSupervisor();
-    const { store, host } = world;
-    let broken = true;
-    store.beforeWrite = (what) => {
-      if (what === "gated" && broken) gate();
-    };
-    host.prepare = (anchor) => {
-      const link = anchor.links[0];
-      const close = link?.close.bind(link);
-      if (link !== undefined)
-        link.close = () => {
-          close?.();
-          // An anchor does this when its owner leaves before GO.
-          host.left.set(anchor.runId, {
-            exit: anchor.exitFacts({ reason: "spawn-error", leader: null }),
-            leader: null,
-            firstStop: null,
-            swept: null,
-          });
-          anchor.answers = false;
-        };
-    };
-    const error = await spawnFakeRun(world).catch((reason: unknown) => reason);
-    expect(error).toBeInstanceOf(SpawnFailed);
-    expect(error).toMatchObject({ step: "record", runId: host.last.runId });
-    expect(host.last.goCount).toBe(0);
-    broken = false;
-    await waitFor(() => store.runs.get(host.last.runId)?.state === "exited");
-    const record = store.runs.get(host.last.runId);
-    expect(record?.exit).toMatchObject({ reason: "spawn-error" });
-    expect(record?.exit?.detail).toContain("could not be committed");
-    expect(record?.startedAt).toBeNull();
-  });
+test("the start of a run that does not end soon is recorded by itself, and at once for a reader", async () => {
+  const world = fakeSupervisor({ startNoteMs: 30 });
+  const { store, supervisor } = world;
+  const read = await spawnFakeRun(world);
+  expect(store.runs.get(read.runId)?.state).toBe("starting");
+  expect((await supervisor.getRun(read.runId))?.state).toBe("running");
+  const unread = await spawnFakeRun(world);
+  expect(store.runs.get(unread.runId)?.state).toBe("starting");
+  await waitFor(() => store.runs.get(unread.runId)?.state === "running");
+  expect(store.eventTypes(unread.runId)).toEqual(["spawn"]);
+});
 
 test("a command that cannot be executed gets a record and an error with the same message", async () => {
   const world = fakeSupervisor();

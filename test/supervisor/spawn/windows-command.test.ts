@@ -1,3 +1,4 @@
+import { mkdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { BadInput } from "../../../src/errors.js";
 import {
@@ -7,6 +8,7 @@ import {
   resolveWindowsCommand,
   windowsShellWords,
 } from "../../../src/supervisor/spawn/windows-command.js";
+import { temporaryDirectory } from "../../support/temporary-directory.js";
 
 const files = new Set(
   [
@@ -57,10 +59,46 @@ describe("a command on Windows", () => {
     expect(resolveWindowsCommand(["npx"], scripts).verbatim).toBe(true);
   });
 
+  // On Linux a path of Windows is the name of a file in the working directory.
+  test.skipIf(process.platform === "win32")(
+    "is found behind a directory that cannot be read, and if it is an alias that cannot be followed",
+    async () => {
+      await using directory = await temporaryDirectory();
+      process.chdir(directory.path);
+      const alias = String.raw`C:\apps\python.exe`;
+      symlinkSync(alias, alias);
+      writeFileSync(String.raw`C:\bin\tool.exe`, "");
+      mkdirSync(String.raw`C:\bin\folder.exe`);
+      const path = [`C:\\${"x".repeat(300)}`, String.raw`C:\apps`, String.raw`C:\bin`].join(";");
+      const found = (name: string): string | undefined =>
+        resolveWindowsCommand([name], { env: { PATH: path }, cwd: "C:\\" }).argv[0];
+      expect(["python", "tool", "folder", "none"].map(found)).toEqual([
+        alias,
+        String.raw`C:\bin\tool.exe`,
+        "folder",
+        "none",
+      ]);
+    },
+  );
+
   test("is refused if its command line is longer than the system allows", () => {
     expect(() => resolve("node", "x".repeat(33_000))).toThrow(BadInput);
     expect(resolve("node", "x".repeat(30_000)).verbatim).toBe(false);
     expect(() => resolve("npx", "x".repeat(9_000))).toThrow(BadInput);
+  });
+});
+
+describe("a working directory on a server", () => {
+  const share = { ...context, cwd: String.raw`\\server\share\work` };
+
+  test("is refused for a batch file and for cmd.exe, which would use another one", () => {
+    expect(() => resolveWindowsCommand(["npx"], share)).toThrow(/cannot run in \\\\server\\share/);
+    expect(() => resolveShellWords(windowsShellWords(undefined, "dir", env), share)).toThrow(BadInput);
+  });
+
+  test("is no obstacle for other programs", () => {
+    expect(resolveWindowsCommand(["node"], share).verbatim).toBe(false);
+    expect(resolveShellWords(["node", "-c", "x"], share).verbatim).toBe(false);
   });
 });
 
@@ -96,6 +134,12 @@ describe("a command line of a shell", () => {
       argv: [String.raw`C:\windows\System32\cmd.exe`, "/d", "/s", "/c", '"echo "a b" & dir"'],
       verbatim: true,
     });
+  });
+
+  test("cannot contain a line break for cmd.exe, which would drop the rest", () => {
+    expect(() => resolveShellWords(windowsShellWords(undefined, "echo a\necho b", env), context)).toThrow(
+      BadInput,
+    );
   });
 
   test("is passed with -Command to PowerShell, and with -c to other shells", () => {

@@ -7,11 +7,13 @@ import {
   startAgent,
 } from "../../../src/acp/agent/agent-run.js";
 import { initialize } from "../../../src/acp/agent/open-agent-session.js";
-import { decidePermission, parsePermissionRequest } from "../../../src/acp/permissions/permission-policy.js";
-import { ReplayFilter, type TurnSummary } from "../../../src/acp/turn/turn-summary.js";
+import { decidePermission } from "../../../src/acp/permissions/decide-permission.js";
+import { parsePermissionRequest } from "../../../src/acp/permissions/parse-permission-request.js";
+import type { TurnSummary } from "../../../src/acp/turn/turn-summary.js";
+import { ReplayFilter } from "../../../src/acp/turn/replay-filter.js";
 import type { AgentRpcRequest, ConnectionHandlers } from "../../../src/acp/wire/connection-contract.js";
 import { defaults } from "../../../src/defaults.js";
-import { NO_CLIENT_ACCESS, toClientCapabilities } from "../../../src/config/agents.js";
+import { NO_CLIENT_ACCESS, toClientCapabilities } from "../../../src/config/client-access.js";
 import { newRunId } from "../../../src/model/ids.js";
 import type { PermissionRule } from "../../../src/model/acp/permission-rule.js";
 import type { Supervisor } from "../../../src/supervisor/api.js";
@@ -20,7 +22,7 @@ import { findProcessesOfRun, plantLookalike, realSupervisor } from "../superviso
 const TIMEOUT_MS = 20_000;
 
 /** An agent under a real supervisor, with a simple client. */
-export class AgentRunFixture {
+class AgentRunFixture {
   readonly agentRun: AgentRun;
   conversation = new ReplayFilter("");
   sessionId = "";

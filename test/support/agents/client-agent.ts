@@ -1,5 +1,5 @@
 import type { EnsureSessionRequest } from "../../../src/acp/ensure-session.js";
-import type { RequestedClientAccess } from "../../../src/config/agents.js";
+import type { RequestedClientAccess } from "../../../src/config/client-access.js";
 import type { AcpTurn } from "../../../src/model/acp/session-and-turn.js";
 import { type AcpFixture, clientAgent } from "./acp-fixture.js";
 

@@ -13,7 +13,7 @@ import {
 import { temporaryDirectory } from "../temporary-directory.js";
 
 /** The peer's side of one connection. */
-export class PeerConnection {
+class PeerConnection {
   readonly received: AnchorMessage[] = [];
   readonly socket: Socket;
   constructor(socket: Socket) {
@@ -89,6 +89,7 @@ export function welcomeFrame(change: Partial<MessageFields<"welcome">> = {}): Bu
     errAcked: 0,
     errDropped: 0,
     errClosed: true,
+    caller: false,
     offset: 0,
     limit: 65536,
     closed: false,
@@ -108,6 +109,7 @@ export const launcherFrame = encodeMessage("launcher", {
   anchorUnique: null,
   cgroup: null,
   tierNote: null,
+  warm: false,
 });
 
 export interface FakeLauncherHost {

@@ -6,12 +6,13 @@ import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { onTestFinished } from "vitest";
-import { anchorEnvironment, findAnchorBinary } from "../../../src/anchor/binary.js";
+import { findAnchorBinary } from "../../../src/anchor/binary.js";
+import { anchorEnvironment } from "../../../src/anchor/one-shot-modes.js";
 import { encodeMessage, type MessageFields } from "../../../src/anchor/protocol/message-codec.js";
 import { RawLink } from "./raw-link.js";
 
-export type StartContent = MessageFields<"start">;
-export type HelloContent = MessageFields<"hello">;
+type StartContent = MessageFields<"start">;
+type HelloContent = MessageFields<"hello">;
 
 /** How long the owner-loss clock may keep a process alive after a test. */
 const EXIT_TIMEOUT_MS = 5_000;

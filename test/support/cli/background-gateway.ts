@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { createClient, type GatewayClient } from "../../../src/api/client.js";
 import type { ResponseOf, RequestOf } from "../../../src/api/contract.js";
 import { gatewaySocketPath } from "../../../src/home/state-directory.js";
-import { readOperatorToken } from "../../../src/sessions/requester.js";
+import { readOperatorToken } from "../../../src/sessions/tokens.js";
 import { startGateway } from "../../../src/gateway/start.js";
 import { reachGateway } from "../../../src/gateway/locate.js";
 import { RecoveryFixture } from "./recovery-fixture.js";

@@ -14,6 +14,9 @@ import { waitFor } from "../wait-for.js";
 
 export const cliPath = resolve("dist/cli/main.js");
 
+/** The native `holdfast` of a state directory, after `makeNativeCommand`. */
+export const nativePath = (home: string): string => join(home, "native/bin/holdfast");
+
 export type DefaultOverrides = Partial<Record<keyof typeof defaults, number>>;
 
 /** The arguments of `node` that start the command line with other default numbers. */
@@ -73,8 +76,13 @@ export class CliFixture implements AsyncDisposable {
     return this.startWith({}, ...args);
   }
 
+  /** The program and its first words. */
+  protected get program(): readonly [string, ...string[]] {
+    return [process.execPath, cliPath];
+  }
+
   startWith(env: NodeJS.ProcessEnv, ...args: readonly string[]): CliProcess {
-    return this.startNode(env, cliPath, ...args);
+    return this.startProgram(env, [...this.program, ...args]);
   }
 
   startWithDefaults(
@@ -82,12 +90,13 @@ export class CliFixture implements AsyncDisposable {
     env: NodeJS.ProcessEnv,
     ...args: readonly string[]
   ): CliProcess {
-    return this.startNode(env, ...cliWithDefaults(numbers), ...args);
+    return this.startProgram(env, [process.execPath, ...cliWithDefaults(numbers), ...args]);
   }
 
-  protected startNode(env: NodeJS.ProcessEnv, ...words: readonly string[]): CliProcess {
+  /** Every `holdfast` process is started here. */
+  protected startProgram(env: NodeJS.ProcessEnv, [program = "", ...words]: readonly string[]): CliProcess {
     return collectOutput(
-      spawn(process.execPath, words, { env: { ...this.env, ...env }, stdio: ["pipe", "pipe", "pipe"] }),
+      spawn(program, words, { env: { ...this.env, ...env }, stdio: ["pipe", "pipe", "pipe"] }),
     );
   }
 
@@ -102,7 +111,7 @@ export class CliFixture implements AsyncDisposable {
   async shell(script: string): Promise<CliResult> {
     const child = spawn(
       "bash",
-      ["-c", `holdfast() { "${process.execPath}" "${cliPath}" "$@"; }\n${script}`],
+      ["-c", `holdfast() { ${this.program.map((word) => `"${word}"`).join(" ")} "$@"; }\n${script}`],
       {
         env: this.env,
         stdio: ["ignore", "pipe", "pipe"],

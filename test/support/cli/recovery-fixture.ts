@@ -19,7 +19,7 @@ const libraryPath = resolve("dist/index.js");
 const leaveRuns = fileURLToPath(new URL("children/leave-runs.mjs", import.meta.url));
 
 /** A shell script for a run. It must print something when all its processes have started. */
-export type RunScript = readonly [script: string, options?: SpawnOptions];
+type RunScript = readonly [script: string, options?: SpawnOptions];
 
 type TerminalStep = readonly [seen: string, answer: string | (() => Promise<unknown>)];
 

@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, afterEach, beforeAll, expect } from "vitest";
+import { anchorDirectory, anchorSources } from "../../../scripts/anchor-sources.mjs";
 import { whyNoCompiler } from "../native-programs.js";
 import type { SandboxTier } from "../sandbox.js";
 
@@ -38,7 +39,7 @@ function isFresh(output: string, sources: readonly string[]): boolean {
   return built !== undefined && inputs.every((input) => statSync(input).mtimeMs < built.mtimeMs);
 }
 
-function compile(output: string, flags: readonly string[], sources: readonly string[]): void {
+export function compile(output: string, flags: readonly string[], sources: readonly string[]): void {
   const cc = process.env["CC"]?.trim() || "cc";
   const all = [
     "-std=c11",
@@ -66,17 +67,18 @@ const kernelPath = join(build, "darwin-shim-kernel");
 
 function buildPrograms(): void {
   mkdirSync(build, { recursive: true });
-  const anchor = join(project, "anchor");
-  const sources = readdirSync(anchor)
-    .filter((name) => name.endsWith(".c") && !/^(?:linux|windows|other)-/.test(name))
-    .map((name) => join(anchor, name));
   compile(
     anchorPath,
     [
       ...["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-fno-omit-frame-pointer"],
+      `-I${anchorDirectory}`,
       ...["-isystem", join(shim, "include"), "-include", join(shim, "include/macos.h")],
     ],
-    [...sources, ...common, ...["kqueue.c", "libproc.c", "system.c"].map((name) => join(shim, name))],
+    [
+      ...anchorSources("darwin", ".c"),
+      ...common,
+      ...["kqueue.c", "libproc.c", "system.c"].map((name) => join(shim, name)),
+    ],
   );
   compile(kernelPath, [], [join(shim, "kernel.c"), ...common]);
 }
@@ -103,18 +105,19 @@ export function useDarwinAnchor(): void {
   });
   afterAll(async () => {
     for (const name of ["HOLDFAST_ANCHOR", "ASAN_OPTIONS", "UBSAN_OPTIONS"]) delete process.env[name];
-    if (kernel !== null) {
-      const exited = once(kernel, "exit");
-      kernel.stdin?.end();
-      await exited;
-    }
     if (directory === "") return;
-    // What the kernel and the anchors of this pid namespace wrote: see `path_of` and `shim_confstr`.
+    // What the kernel and the anchors of this pid namespace wrote: see `path_of` and `shim_confstr`. The next kernel starts
+    // when this one has ended.
     const prefix = `hf-darwin-${statSync("/proc/self/ns/pid").ino}`;
     for (const folder of ["/dev/shm", "/tmp"])
       for (const name of readdirSync(folder))
         if (name.startsWith(`${prefix}.`) || name.startsWith(`${prefix}-`))
           rmSync(join(folder, name), { recursive: true, force: true });
+    if (kernel !== null) {
+      const exited = once(kernel, "exit");
+      kernel.stdin?.end();
+      await exited;
+    }
     rmSync(directory, { recursive: true, force: true });
   });
 }

@@ -1,7 +1,7 @@
 import type { RequestListener } from "node:http";
 import { CHALLENGE_PATH } from "../../../src/api/token-proof.js";
 import { answerChallenge } from "../../../src/gateway/auth/authentication.js";
-import { hashSessionToken } from "../../../src/sessions/requester.js";
+import { hashSessionToken } from "../../../src/sessions/tokens.js";
 
 /** A made-up gateway that proves to know one token, and answers the rest as told. */
 export function fakeGateway(token: string, answer?: RequestListener): RequestListener {

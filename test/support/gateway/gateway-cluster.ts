@@ -11,7 +11,7 @@ import { parseConfig } from "../../../src/config/schema.js";
 import { type Gateway, openGateway } from "../../../src/gateway/gateway.js";
 import { gatewaySocketPath } from "../../../src/home/state-directory.js";
 import { reachGateway } from "../../../src/gateway/locate.js";
-import { readOperatorToken } from "../../../src/sessions/requester.js";
+import { readOperatorToken } from "../../../src/sessions/tokens.js";
 import { cliPath } from "../cli/cli-fixture.js";
 import { startPgBouncer } from "../store/postgres-pooler.js";
 import { type ReplicatedServer, startReplicatedServer } from "../store/postgres-replication.js";

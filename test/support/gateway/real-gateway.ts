@@ -13,7 +13,7 @@ import {
   openGateway,
 } from "../../../src/gateway/gateway.js";
 import { gatewaySocketPath } from "../../../src/home/state-directory.js";
-import { readOperatorToken } from "../../../src/sessions/requester.js";
+import { readOperatorToken } from "../../../src/sessions/tokens.js";
 import { removeStateDirectory } from "../temporary-directory.js";
 import { waitFor } from "../wait-for.js";
 
@@ -36,7 +36,7 @@ export interface RealGateway {
   raw(method: string, path: string, options?: RawRequestOptions): Promise<RawResponse>;
 }
 
-export interface RawRequestOptions {
+interface RawRequestOptions {
   readonly token?: string | null;
   readonly body?: string;
 }

@@ -1,7 +1,7 @@
 import { request, type IncomingMessage } from "node:http";
 import { text } from "node:stream/consumers";
 import { gatewaySocketPath } from "../../../src/home/state-directory.js";
-import { readOperatorToken } from "../../../src/sessions/requester.js";
+import { readOperatorToken } from "../../../src/sessions/tokens.js";
 
 export type MetricSeries = ReadonlyMap<string, number>;
 

@@ -88,3 +88,23 @@ test("an answer can be held back until the test says so", async () => {
   release();
   await answer;
 });
+
+test("steps decide from the tools and the request, one each; a tool in a group is called in it", async () => {
+  await using model = await FakeLanguageModel.start();
+  const { path, prompt, result } = dialects.responses;
+  const tool = { type: "function", name: "exec", parameters: schema };
+  const offer = { tools: [{ type: "namespace", name: "mcp__x", tools: [tool] }], stream: true };
+  model.script.steps = [
+    ([found], body) => ({
+      call: {
+        name: found?.name ?? "",
+        namespace: found?.namespace ?? "",
+        args: { go: body.includes("user") },
+      },
+    }),
+  ];
+  const call = await ask(model, path, { ...offer, ...prompt });
+  expect(call).toContain('"namespace":"mcp__x"');
+  expect(call).toContain('"arguments":"{\\"go\\":true}"');
+  expect(await ask(model, path, { ...offer, ...result })).toContain("Done.");
+});

@@ -3,22 +3,27 @@ import { createServer, type IncomingMessage, type ServerResponse } from "node:ht
 import type { AddressInfo } from "node:net";
 import { text } from "node:stream/consumers";
 import { deferred } from "../../../src/async/deferred.js";
+import { messages } from "./anthropic.js";
 import {
   callShellTool,
-  chatCompletions,
-  generateContent,
   type JsonObject,
-  messages,
   type ModelAnswer,
   type ModelDialect,
   type ModelRequest,
-  responses,
-} from "./dialects.js";
+  type ModelTool,
+} from "./dialect.js";
+import { generateContent } from "./gemini.js";
+import { chatCompletions, responses } from "./openai.js";
 
 const dialects: readonly ModelDialect[] = [chatCompletions, responses, generateContent, messages];
 
+/** Decides on an answer from the tools that are offered, and from the whole request as text. */
+export type ModelStep = (tools: readonly ModelTool[], body: string) => ModelAnswer;
+
 /** The answer to the next prompts. */
-export interface ModelScript {
+interface ModelScript {
+  /** The answers to the next requests with tools, one each. */
+  steps: ModelStep[];
   /** A command that the agent's shell tool runs first; null: none. */
   command: string | null;
   /** The answer, after the result of the command if there is one. */
@@ -27,7 +32,7 @@ export interface ModelScript {
 
 /** A language model on loopback with scripted answers. */
 export class FakeLanguageModel implements AsyncDisposable {
-  readonly script: ModelScript = { command: null, text: "Done." };
+  readonly script: ModelScript = { steps: [], command: null, text: "Done." };
   /** The kind of every request, in order. */
   readonly asked: ModelRequest["kind"][] = [];
   /** The bodies of the requests with tools. Some agents make requests of their own beside those of a prompt. */
@@ -79,12 +84,14 @@ export class FakeLanguageModel implements AsyncDisposable {
       this.bodies.push(body);
       await this.#held;
     }
-    const reply = { ...this.#answer(ask), number: this.asked.length };
+    const reply = { ...this.#answer(ask, body), number: this.asked.length };
     response.setHeader("content-type", ask.streamed ? "text/event-stream" : "application/json");
     response.end(ask.streamed ? dialect.stream(reply).join("") : JSON.stringify(dialect.whole(reply)));
   }
 
-  #answer({ kind, tools }: ModelRequest): ModelAnswer {
+  #answer({ kind, tools }: ModelRequest, body: string): ModelAnswer {
+    const step = kind === "aside" ? undefined : this.script.steps.shift();
+    if (step !== undefined) return step(tools, body);
     const { command, text: answer } = this.script;
     return kind === "prompt" && command !== null ? callShellTool(tools, command) : { text: answer };
   }

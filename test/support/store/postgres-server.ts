@@ -3,9 +3,10 @@ import { once } from "node:events";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { appendFile, chown, mkdtemp, rename, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { promisify } from "node:util";
 import { Client } from "pg";
+import { afterAll, beforeAll } from "vitest";
 import { StateUnusable } from "../../../src/errors.js";
 import { openPostgresStore, type PostgresStoreOptions } from "../../../src/store/postgres/open.js";
 import type { Store } from "../../../src/store/store.js";
@@ -36,7 +37,7 @@ export interface PostgresServer extends AsyncDisposable {
   goBack(): Promise<void>;
 }
 
-export interface PostgresServerOptions {
+interface PostgresServerOptions {
   /** Stand-bys can follow it. */
   readonly replicated?: boolean;
   /** Starts as a stand-by of this server, which is `replicated`. */
@@ -65,10 +66,20 @@ function binaryPath(of: string, name: string): string {
 }
 
 /** An address that the server listens on. */
-export interface PostgresListenAddress {
+interface PostgresListenAddress {
   readonly address: string;
   /** Words that start a command in the network of that address. */
   readonly within: readonly string[];
+}
+
+/** A server for the tests of a suite: started before them and removed after them. */
+export function postgresForSuite(): PostgresServer {
+  const server = {} as PostgresServer;
+  beforeAll(async () => {
+    Object.assign(server, await startPostgresServer());
+  });
+  afterAll(() => server[Symbol.asyncDispose]());
+  return server;
 }
 
 /** Starts a server with a socket of its own, and with a password on `listening`. Removed when disposed. */
@@ -89,7 +100,7 @@ export async function startPostgresServer(
     const template = join(process.env["SUITE_TMPDIR"] ?? directory, "pg");
     const copy = async (): Promise<unknown> => promisify(execFile)("cp", ["-a", template, data]);
     await copy().catch(async () => {
-      // The first server of a suite; another worker may make the template at the same time.
+      // The first server of a suite; another one, also of this worker, may make the template at the same time.
       await promisify(execFile)(
         ...tool("initdb", [
           ...["-D", data, "-U", "postgres", "-E", "UTF8", "--locale=C", "--no-sync"],
@@ -97,7 +108,7 @@ export async function startPostgresServer(
         ]),
         options,
       );
-      const own = `${template}-${process.pid}`;
+      const own = `${template}-${basename(directory)}`;
       await promisify(execFile)("cp", ["-a", data, own]);
       await rename(own, template).catch(() => rm(own, { recursive: true }));
     });

@@ -1,12 +1,10 @@
 import { randomBytes } from "node:crypto";
-import type {
-  AcpPermissionRequest,
-  AcpSession,
-  NewAcpTurn,
-} from "../../../src/model/acp/session-and-turn.js";
+import type { AcpSession, NewAcpTurn } from "../../../src/model/acp/session-and-turn.js";
+import type { AcpPermissionRequest } from "../../../src/model/acp/permission-request.js";
 import type { RememberedRule } from "../../../src/model/acp/permission-rule.js";
-import type { NewApproval } from "../../../src/model/approval.js";
-import type { NewMessage, NewSession } from "../../../src/model/session.js";
+import type { NewApproval } from "../../../src/model/exec/approval.js";
+import type { NewSession } from "../../../src/model/session.js";
+import type { NewMessage } from "../../../src/model/session-message.js";
 
 export const AT = 1_700_000_000_000;
 

@@ -113,7 +113,7 @@ export class FakeAnchor {
   }
 }
 
-export class FakeLink implements AnchorLink {
+class FakeLink implements AnchorLink {
   readonly welcome: Welcome;
   readonly sent: string[] = [];
   readonly #anchor: FakeAnchor;

@@ -112,6 +112,16 @@ export class FakeHost implements AnchorHost {
     return [];
   }
 
+  nextWarmRun(): null {
+    return null;
+  }
+
+  async listWarmRunIds(): Promise<readonly string[]> {
+    return [];
+  }
+
+  async discardWarmAnchor(): Promise<void> {}
+
   async removeInstance(): Promise<boolean> {
     return false;
   }

@@ -4,6 +4,7 @@ import type { RunRecord } from "../../../src/model/run.js";
 import type {
   LocalScope,
   EventFilter,
+  GatedRunChange,
   Lease,
   LeaseRequest,
   NewRun,
@@ -29,11 +30,16 @@ export class FakeStore implements RunStore {
   /** Called before each write; may set `failing`, or act as another supervisor. */
   beforeWrite: (what: string) => void = () => undefined;
 
-  async insertRun(run: NewRun, leaseMs: number, events: readonly NewRunEvent[] = []): Promise<Lease> {
-    this.#write("insert");
+  async insertRun(
+    run: NewRun,
+    leaseMs: number,
+    events: readonly NewRunEvent[] = [],
+    gated?: GatedRunChange,
+  ): Promise<Lease> {
+    this.#write(gated === undefined ? "insert" : "insert gated");
     if (this.runs.has(run.runId)) throw new RunExists(run.runId);
     const { runId, ownerInstanceId, leaseEpoch } = run;
-    this.runs.set(runId, newRunRecord(run, leaseMs));
+    this.runs.set(runId, newRunRecord(run, leaseMs, gated));
     this.#append(events);
     return { runId, ownerInstanceId, epoch: leaseEpoch };
   }
@@ -47,6 +53,15 @@ export class FakeStore implements RunStore {
     this.runs.set(lease.runId, applyRunChange(run, change));
     this.#append(events);
     return true;
+  }
+
+  async finalizeRun(
+    lease: Lease,
+    end: TerminalRunChange,
+    events: readonly NewRunEvent[] = [],
+  ): Promise<RunRecord> {
+    await this.saveRun(lease, end, events);
+    return this.runs.get(lease.runId) as RunRecord;
   }
 
   async acquireLease(claim: LeaseRequest, events: readonly NewRunEvent[] = []): Promise<Lease | null> {

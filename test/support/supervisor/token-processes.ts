@@ -16,7 +16,7 @@ const ROLE_BY_NUMBER: Readonly<Record<string, ProcessRole>> = {
 };
 
 /** A number that no other process on this machine has in its command line. */
-export function newToken(): string {
+function newToken(): string {
   return String(randomInt(10 ** 9, 10 ** 10));
 }
 

@@ -41,7 +41,7 @@ const driver = resolve("test/support/windows/driver.mjs");
 const cliMain = resolve("dist/cli/main.js");
 const systemProgram = String.raw`C:\windows\system32\hostname.exe`;
 
-export interface WindowsCommand {
+interface WindowsCommand {
   readonly argv: readonly string[];
   readonly env?: Readonly<Record<string, string>>;
   readonly cwd?: string;
@@ -62,7 +62,7 @@ export function windowsPath(path: string): string {
 /** Builds a program for Windows from one C file. */
 export function buildWindowsProgram(source: string, program: string): void {
   const flags = ["-target", "x86_64-windows-gnu", "-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-s"];
-  const compile = [resolve("scripts/zig.mjs"), "cc", ...flags, "-o", program, source];
+  const compile = [resolve("scripts/zig.mjs"), "cc", ...flags, "-o", program, source, "-lntdll"];
   const { status, stderr } = spawnSync(process.execPath, compile, { encoding: "utf8" });
   if (status !== 0) throw new Error(`${source}: ${stderr}`);
 }
@@ -102,6 +102,8 @@ export class WindowsFixture implements AsyncDisposable {
       TMPDIR: this.path,
       WINEPREFIX: prefix,
       WINEDEBUG: "-all",
+      // Otherwise Wine has only ASCII names of files.
+      LC_ALL: "C.UTF-8",
       NODE_SKIP_PLATFORM_CHECK: "1",
       HOLDFAST_ANCHOR: anchorOrStandIn,
     };

@@ -9,7 +9,7 @@ import { parseExit } from "../../../src/anchor/run-dir/run-files.js";
 import { CgroupFreezer } from "../../support/anchor/cgroups.js";
 import { RawLauncher } from "../../support/anchor/raw-launcher.js";
 import type { RawLink } from "../../support/anchor/raw-link.js";
-import { plantBystander } from "../../support/live-processes.js";
+import { plantBystander } from "../../support/bystander.js";
 import { waitFor } from "../../support/wait-for.js";
 
 const ABANDON = encodeMessage("abandon", { actor: "cli:op", requestId: "give-up" });
@@ -30,6 +30,8 @@ async function survived(
   const owner = await launcher.run("run_a", "sleep 3041 & echo $!; wait", { killReportMs: 100 });
   await waitFor(async () => (await launcher.output("run_a")).endsWith("\n"));
   const survivor = Number(await launcher.output("run_a"));
+  // Until it has called exec, it is another sh.
+  await waitFor(async () => (await readFile(`/proc/${survivor}/comm`, "utf8")) === "sleep\n");
   freezer.freeze(survivor);
   owner.send(STOP);
   await waitFor(() =>

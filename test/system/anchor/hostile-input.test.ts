@@ -2,12 +2,13 @@ import { spawnSync } from "node:child_process";
 import { readFile } from "node:fs/promises";
 import { constants } from "node:os";
 import { describe, expect, test } from "vitest";
-import { anchorEnvironment, findAnchorBinary } from "../../../src/anchor/binary.js";
+import { findAnchorBinary } from "../../../src/anchor/binary.js";
+import { anchorEnvironment } from "../../../src/anchor/one-shot-modes.js";
 import { encodeMessage } from "../../../src/anchor/protocol/message-codec.js";
 import { exitOf, IGNORES_TERM, STATUS } from "../../support/anchor/owner-frames.js";
 import { RawLauncher } from "../../support/anchor/raw-launcher.js";
 import { rawField, rawFrame, type RawLink, withFields } from "../../support/anchor/raw-link.js";
-import { plantBystander } from "../../support/live-processes.js";
+import { plantBystander } from "../../support/bystander.js";
 import { waitFor } from "../../support/wait-for.js";
 
 const MOST = 2n ** 64n - 1n;

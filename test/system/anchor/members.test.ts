@@ -2,7 +2,8 @@ import { existsSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { constants } from "node:os";
 import { describe, expect, test } from "vitest";
-import { anchorEnvironment, findAnchorBinary } from "../../../src/anchor/binary.js";
+import { findAnchorBinary } from "../../../src/anchor/binary.js";
+import { anchorEnvironment } from "../../../src/anchor/one-shot-modes.js";
 import { inspectProcesses } from "../../../src/anchor/inspect/processes.js";
 import { decodeMember } from "../../../src/anchor/protocol/events.js";
 import { encodeMessage } from "../../../src/anchor/protocol/message-codec.js";
@@ -11,7 +12,7 @@ import { signalFrame } from "../../../src/anchor/protocol/requests.js";
 import type { ProcessIdentity } from "../../../src/model/process.js";
 import { RawLauncher } from "../../support/anchor/raw-launcher.js";
 import type { RawLink } from "../../support/anchor/raw-link.js";
-import { plantBystander } from "../../support/live-processes.js";
+import { plantBystander } from "../../support/bystander.js";
 import { waitFor } from "../../support/wait-for.js";
 
 const end = encodeMessage("closeStdin", { offset: 0 });

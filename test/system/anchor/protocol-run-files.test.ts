@@ -14,7 +14,9 @@ describe("files of a run", () => {
     const owner = await launcher.connect();
     owner.send(launcher.startFrame("run_a", "cat"));
     const welcome = await owner.receive("welcome");
-    expect(await launcher.readRunFile("run_a", "anchor.json")).toMatchObject({
+    // It is written while the owner commits the record, and before GO is read.
+    const file = await waitFor("it is written", () => launcher.readRunFile("run_a", "anchor.json"));
+    expect(file).toMatchObject({
       protocol: PROTOCOL,
       runId: "run_a",
       instanceId: "in_raw",
@@ -38,7 +40,8 @@ describe("files of a run", () => {
       const owner = await launcher.connect();
       owner.send(launcher.startFrame(`run_${at}`, "cat", { scope: given }));
       await owner.receive("welcome");
-      expect(await launcher.readRunFile(`run_${at}`, "anchor.json")).toMatchObject({ scope: kept });
+      const file = await waitFor("it is written", () => launcher.readRunFile(`run_${at}`, "anchor.json"));
+      expect(file).toMatchObject({ scope: kept });
       owner.send(stop());
       await owner.receive("exited");
     }

@@ -5,8 +5,8 @@ import { readdir } from "node:fs/promises";
 import { connect } from "node:net";
 import { join } from "node:path";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { anchorEnvironment } from "../../../src/anchor/binary.js";
-import { listMarkedProcesses, reapMarkedProcess } from "../../../src/anchor/inspect/by-marker.js";
+import { anchorEnvironment } from "../../../src/anchor/one-shot-modes.js";
+import { listMarkedProcesses, reapMarkedProcess } from "../../../src/anchor/inspect/marked-processes.js";
 import { inspectCgroups } from "../../../src/anchor/inspect/cgroups.js";
 import { inspectProcesses } from "../../../src/anchor/inspect/processes.js";
 import { encodeMessage } from "../../../src/anchor/protocol/message-codec.js";
@@ -14,7 +14,7 @@ import { parseExit } from "../../../src/anchor/run-dir/run-files.js";
 import { RawLauncher } from "../../support/anchor/raw-launcher.js";
 import { rawField, rawFrame } from "../../support/anchor/raw-link.js";
 import { canCompile, sanitizedAnchor, useSanitizedAnchor } from "../../support/anchor/sanitizers.js";
-import { plantBystander } from "../../support/live-processes.js";
+import { plantBystander } from "../../support/bystander.js";
 import { repetitions } from "../../support/scale.js";
 import {
   plantLookalike,

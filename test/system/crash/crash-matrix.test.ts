@@ -2,11 +2,7 @@ import { afterAll, beforeAll, describe } from "vitest";
 import { soak } from "../../support/scale.js";
 import { type PgBouncer, startPgBouncer, whyNoPooler } from "../../support/store/postgres-pooler.js";
 import { startReplicatedServer } from "../../support/store/postgres-replication.js";
-import {
-  type PostgresServer,
-  startPostgresServer,
-  whyNoPostgres,
-} from "../../support/store/postgres-server.js";
+import { postgresForSuite, whyNoPostgres } from "../../support/store/postgres-server.js";
 import { postgresRecords, type RecordAccess, sqliteRecords } from "../../support/supervisor/record-access.js";
 import { allCases, someCases, supervisorCases } from "./crash-cases.js";
 import { crashMatrix } from "./crash-matrix.js";
@@ -14,11 +10,7 @@ import { crashMatrix } from "./crash-matrix.js";
 crashMatrix("the state directory", async () => sqliteRecords, soak ? allCases : someCases);
 
 describe.skipIf(whyNoPostgres !== null)("with a database,", () => {
-  let server: PostgresServer;
-  beforeAll(async () => {
-    server = await startPostgresServer();
-  });
-  afterAll(() => server[Symbol.asyncDispose]());
+  const server = postgresForSuite();
 
   // A killed or stopped anchor is the same with either store. The steps are those around a statement.
   crashMatrix(

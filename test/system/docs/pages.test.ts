@@ -3,7 +3,11 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { parseConfig } from "../../../src/config/schema.js";
 import { resolveSettings } from "../../../src/config/settings.js";
-import { RELATIONS, type VisibilityCase, visibilityMatrix } from "../../support/visibility-matrix.js";
+import {
+  RELATIONS,
+  type VisibilityCase,
+  visibilityMatrix,
+} from "../../support/sessions/visibility-matrix.js";
 
 test("docs/reference/errors.md lists exactly the error codes of the source", async () => {
   const files = await readdir("src/errors");

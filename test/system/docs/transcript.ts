@@ -39,7 +39,7 @@ const VOLATILE: readonly (readonly [RegExp, string])[] = [
   [/ +$/gm, ""],
 ];
 
-export function maskVolatile(text: string): string {
+function maskVolatile(text: string): string {
   return VOLATILE.reduce((masked, [pattern, word]) => masked.replaceAll(pattern, word), text);
 }
 

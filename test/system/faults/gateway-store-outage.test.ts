@@ -4,7 +4,7 @@ import { existsSync } from "node:fs";
 import { type IncomingMessage, request } from "node:http";
 import { text } from "node:stream/consumers";
 import { setTimeout as delay } from "node:timers/promises";
-import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
+import { beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
 import { createClient, followNdjson, type GatewayClient } from "../../../src/api/client.js";
 import { contract } from "../../../src/api/contract.js";
 import { StoreAway } from "../../../src/errors.js";
@@ -13,14 +13,10 @@ import { gatewaySocketPath } from "../../../src/home/state-directory.js";
 import { startGateway } from "../../../src/gateway/start.js";
 import { findWaitingGateway } from "../../../src/gateway/gateway-files.js";
 import type { RunEvent } from "../../../src/model/run-event.js";
-import { readOperatorToken } from "../../../src/sessions/requester.js";
+import { readOperatorToken } from "../../../src/sessions/tokens.js";
 import type { EventGap } from "../../../src/store/runs/event-cursor.js";
 import { errorOf } from "../../support/gateway/real-gateway.js";
-import {
-  type PostgresServer,
-  startPostgresServer,
-  whyNoPostgres,
-} from "../../support/store/postgres-server.js";
+import { postgresForSuite, whyNoPostgres } from "../../support/store/postgres-server.js";
 import { shellInput, temporaryHome, waitForOutput } from "../../support/supervisor/real-supervisor.js";
 import { scaled } from "../../support/scale.js";
 import { waitFor } from "../../support/wait-for.js";
@@ -36,14 +32,10 @@ async function fetchMetrics({ socketPath, token }: { socketPath: string; token: 
 const measureOwnerLoss = (): number => scaled(1_000);
 
 describe.skipIf(whyNoPostgres !== null)("a gateway whose database is away", () => {
-  let server: PostgresServer;
+  const server = postgresForSuite();
   let home: string;
   let news: GatewayEvent[];
   let ownerLossMs: number;
-  beforeAll(async () => {
-    server = await startPostgresServer();
-  });
-  afterAll(() => server[Symbol.asyncDispose]());
   beforeEach(async () => {
     home = await temporaryHome();
     news = [];

@@ -9,7 +9,7 @@ import { text } from "node:stream/consumers";
 import { describe, expect, test, vi } from "vitest";
 import { gatewaySocketPath } from "../../../src/home/state-directory.js";
 import { reachGateway } from "../../../src/gateway/locate.js";
-import { readOperatorToken } from "../../../src/sessions/requester.js";
+import { readOperatorToken } from "../../../src/sessions/tokens.js";
 import { cliPath, cliWithDefaults } from "../../support/cli/cli-fixture.js";
 import { mountSmallDisk, whyNoMounts } from "../../support/small-disk.js";
 import { startPostgresServer, whyNoPostgres } from "../../support/store/postgres-server.js";
@@ -27,7 +27,7 @@ class Watched implements AsyncDisposable {
     this.#home = home;
     this.#env = { ...process.env, HOLDFAST_HOME: home, ...env };
     // Its heartbeat finds out whether the store can be written.
-    const words = [...cliWithDefaults({ renewMs: 1_000 }), "gateway", "run"];
+    const words = [...cliWithDefaults({ renewMs: 1_000, privilegeCheckMs: 1_000 }), "gateway", "run"];
     this.#gateway = spawn(process.execPath, words, { env: this.#env });
     this.#gateway.stdout?.on("data", (part: Buffer) => (this.#log += part.toString()));
     this.#gateway.stderr?.on("data", (part: Buffer) => (this.#log += part.toString()));

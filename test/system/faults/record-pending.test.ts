@@ -6,7 +6,7 @@ import { describe, expect, test } from "vitest";
 import type { ResponseOf } from "../../../src/api/contract.js";
 import { createClient } from "../../../src/api/client.js";
 import { gatewaySocketPath } from "../../../src/home/state-directory.js";
-import { readOperatorToken } from "../../../src/sessions/requester.js";
+import { readOperatorToken } from "../../../src/sessions/tokens.js";
 import { newRunId } from "../../../src/model/ids.js";
 import { withTimeout } from "../../support/wait-for.js";
 import { mountSmallDisk, whyNoMounts } from "../../support/small-disk.js";

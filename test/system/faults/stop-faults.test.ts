@@ -6,7 +6,7 @@ import { DatabaseSync } from "@photostructure/sqlite";
 import { describe, expect, test } from "vitest";
 import { createClient, type GatewayClient } from "../../../src/api/client.js";
 import { gatewaySocketPath } from "../../../src/home/state-directory.js";
-import { readOperatorToken } from "../../../src/sessions/requester.js";
+import { readOperatorToken } from "../../../src/sessions/tokens.js";
 import { mountSmallDisk, whyNoMounts } from "../../support/small-disk.js";
 import { RecoveryFixture, type GatewayRun } from "../../support/cli/recovery-fixture.js";
 import { scaled, soak } from "../../support/scale.js";
@@ -205,7 +205,8 @@ const faultsWithoutGateway: readonly Fault[] = [
 ];
 
 function lockedStore({ store }: RecoveryFixture, statements: string): InstanceType<typeof DatabaseSync> {
-  const holder = new DatabaseSync(store);
+  // Another process may be writing at this moment.
+  const holder = new DatabaseSync(store, { timeout: 15_000 });
   holder.exec(statements);
   return holder;
 }

@@ -130,7 +130,8 @@ describe("in another time namespace", { timeout: TIMEOUT_MS }, () => {
         expect(shown.stdout).toMatch(told ? /─ \d+ sleep/ : /not inspected: .* another time namespace/);
         const { stdout: ps } = await elsewhen.holdfast("ps");
         expect(ps).not.toContain("unowned");
-        expect(ps).toMatch(told ? /─ sleep/ : new RegExp(`${task} +running +\\S+ +- +- +-`));
+        // The gateway answers. It can compare its own times even where this command line cannot.
+        expect(ps).toMatch(/─ sleep/);
         const [pid = 0] = await fixture.membersOf(service);
         expect(await elsewhen.json("who", String(pid))).toMatchObject({ verified: told, runId: service });
         expect(await elsewhen.holdfast("process", "kill", task)).toMatchObject({ code: 0 });

@@ -54,9 +54,10 @@ describe.concurrent("a gateway whose wall clock is a year off", () => {
         const first = await fixture.gateway();
         await first.kill();
         const second = await fixture.gateway(env(offMs));
-        const { at } = (await second.waitForEvent("ready")) as unknown as { at: number };
-        expect(Math.abs(at - Date.now() - offMs), "the clock is off").toBeLessThan(3_600_000);
-        expect(await second.waitForEvent("ready")).toMatchObject({ held: 2 });
+        const ready = (await second.waitForEvent("ready")) as unknown as { at: number; held: number };
+        expect(Math.abs(ready.at - Date.now() - offMs), "the clock is off").toBeLessThan(3_600_000);
+        // The short one may reach its timeout while a loaded machine starts the gateways.
+        expect([1, 2]).toContain(ready.held);
 
         const ended = await fixture.waitForEnd(short);
         expect(ended).toMatchObject({ exit: { reason: "overall-timeout" }, emptiness: "proven" });

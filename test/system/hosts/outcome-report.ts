@@ -13,9 +13,7 @@ interface TestOutcome {
 }
 
 /** The expected end of each run; null: it is still running. */
-export type ExpectedEnds = Readonly<
-  Record<string, { readonly reason: string; readonly code?: number } | null>
->;
+type ExpectedEnds = Readonly<Record<string, { readonly reason: string; readonly code?: number } | null>>;
 
 /** The outcome of each test. */
 export class OutcomeReport {

@@ -2,7 +2,7 @@ import type { ChildProcess } from "node:child_process";
 import { createClient, type GatewayClient } from "../../../src/api/client.js";
 import type { RequestOf } from "../../../src/api/contract.js";
 import { gatewaySocketPath } from "../../../src/home/state-directory.js";
-import { readOperatorToken } from "../../../src/sessions/requester.js";
+import { readOperatorToken } from "../../../src/sessions/tokens.js";
 import { GatewayRun } from "../../support/cli/recovery-fixture.js";
 import {
   cliPath,

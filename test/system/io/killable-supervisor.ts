@@ -16,7 +16,7 @@ export interface SupervisorOrder {
   readonly lastly?: "cancel" | "write";
 }
 
-export interface KillableSupervisor {
+interface KillableSupervisor {
   /** The runs that the supervisor reports to hold. */
   readonly runIds: Promise<readonly string[]>;
   /** The first piece of `feed` was accepted. */

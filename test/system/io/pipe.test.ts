@@ -55,6 +55,33 @@ describe("input", () => {
     expect((await run.wait()).exit).toMatchObject({ reason: "exit", code: 0 });
   });
 
+  test("is followed in memory that the follower provides, in pieces of at most its size", async () => {
+    const supervisor = await realSupervisor();
+    const length = 3 * MIB + 5;
+    const run = await supervisor.spawn(
+      {
+        io: "pipe",
+        argv: ["sh", "-c", `head -c ${length} /dev/zero | tr '\\0' o; head -c 70001 /dev/zero >&2`],
+      },
+      { stdout: { policy: "back-pressure", boundBytes: 256 * KIB } },
+    );
+    const buffer = new Uint8Array(50_000);
+    const got = { stdout: 0, stderr: 0 };
+    for await (const { stream, offset, bytes } of run.follow({ ack: true, buffer })) {
+      expect(bytes.buffer).toBe(buffer.buffer);
+      expect(offset).toBe(got[stream]);
+      got[stream] += bytes.length;
+      const wanted = stream === "stdout" ? "o".charCodeAt(0) : 0;
+      if (!bytes.every((byte) => byte === wanted)) expect.fail(`wrong bytes in ${stream} at ${offset}`);
+      // The next chunk overwrites these bytes; those of the spool stay as they are.
+      bytes.fill(1);
+    }
+    expect(got).toEqual({ stdout: length, stderr: 70_001 });
+    expect((await run.wait()).exit).toMatchObject({ code: 0 });
+    const none = run.follow({ buffer: new Uint8Array(0) })[Symbol.asyncIterator]();
+    await expect(none.next()).rejects.toMatchObject({ code: "BAD_INPUT", field: "buffer" });
+  });
+
   test("waits for a program that does not read", async () => {
     const supervisor = await realSupervisor();
     const run = await supervisor.spawn(shellInput("echo ready; kill -STOP $$; exec sha256sum"));

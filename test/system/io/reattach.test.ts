@@ -240,16 +240,18 @@ test("the overall deadline counts from the start of the command over all supervi
     await next.runIds;
     await next.kill();
   }
-  const supervisor = await realSupervisor({ home, instanceId: INSTANCE });
+  await waitFor("half of the time has passed", () => Date.now() > requested + timeoutMs / 2);
   const taken = Date.now();
-  // On a slow machine the run may have ended.
+  const supervisor = await realSupervisor({ home, instanceId: INSTANCE });
   const [run] = await supervisor.recover();
   await run?.wait();
   const { exit, endedAt } = (await supervisor.getRun(runId)) ?? expect.fail("no record");
-  expect(exit).toMatchObject({ reason: "overall-timeout", actor: "deadline" });
+  // On a slow machine the run may have ended before, or its anchor may be the first that sees the deadline.
+  expect(exit?.reason).toBe("overall-timeout");
+  expect(exit?.actor).toMatch(/^(deadline|anchor)$/);
   expect(endedAt).toBeGreaterThanOrEqual(requested + timeoutMs);
   // A deadline that was restarted would end later.
-  expect(endedAt).toBeLessThan(taken + timeoutMs - 300);
+  expect(endedAt).toBeLessThan(taken + timeoutMs);
   expect(await exitsOf(supervisor, runId)).toBe(1);
 });
 

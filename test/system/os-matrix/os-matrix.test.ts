@@ -1,7 +1,8 @@
 import { beforeAll, describe, expect, test } from "vitest";
 import { openSupervisor } from "../../../src/supervisor/open.js";
 import { useDarwinAnchor, whyNoDarwinShim } from "../../support/darwin/darwin-anchor.js";
-import { whyNoWindows } from "../../support/windows/windows-fixture.js";
+import { scaled } from "../../support/scale.js";
+import { isWindows, whyNoWindows } from "../../support/windows/windows-fixture.js";
 import type { CellResult, Platform } from "./cells/cell.js";
 import { cells, matrix, runCell } from "./cells/run-cells.js";
 import { hasPwsh } from "./cells/trees.js";
@@ -15,7 +16,8 @@ const linux: Platform = {
   name: "Linux",
   tier: /^(?:cgroup|subreaper)\b/,
   openSupervisor,
-  deadlineMs: 1_500,
+  // Not longer than Windows' under Wine, because the cells share their time limit.
+  deadlineMs: Math.min(scaled(1_500), 6_000),
 };
 const macOs: Platform = { ...linux, name: "macOS (shims)", tier: /^lineage\b/ };
 
@@ -54,7 +56,7 @@ describe.skipIf(whyNoDarwinShim !== null)("macOS, over shims on Linux", () => {
   testCells(results.macOs, ({ cell, io }) => runCell(cell, io, macOs));
 });
 
-describe.skipIf(whyNoWindows !== null)("Windows, under Wine", () => {
+describe.skipIf(whyNoWindows !== null)(isWindows ? "Windows" : "Windows, under Wine", () => {
   let seen: readonly CellResult[] = [];
   beforeAll(async () => {
     seen = await runWindowsCells();

@@ -1,7 +1,7 @@
 import { mkdir, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { rolldown } from "rolldown";
-import { WindowsFixture, windowsPath } from "../../support/windows/windows-fixture.js";
+import { isWindows, WindowsFixture, windowsPath } from "../../support/windows/windows-fixture.js";
 import type { CellResult } from "./cells/cell.js";
 
 /** Below the checkout, so that packages with native code are found. */
@@ -28,11 +28,12 @@ async function bundle(): Promise<string> {
   }
 }
 
-/** Runs all cells in one process of Node for Windows, under Wine. */
+/** Runs all cells in one process of Node for Windows, under Wine or on Windows. */
 export async function runWindowsCells(): Promise<readonly CellResult[]> {
   const main = await bundle();
   await using windows = new WindowsFixture({ withAnchor: true });
-  const [result] = await windows.run({ argv: [windows.node, windowsPath(main)], cwd: windowsPath(".") });
+  const argv = [windows.node, windowsPath(main), ...(isWindows ? [] : ["wine"])];
+  const [result] = await windows.run({ argv, cwd: windowsPath(".") });
   if (result?.code !== 0) throw new Error(`the matrix ended with ${result?.code}: ${result?.stderr}`);
   return JSON.parse(result.stdout) as CellResult[];
 }

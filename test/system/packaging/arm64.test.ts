@@ -6,7 +6,7 @@ import { publint } from "publint";
 import { beforeAll, describe, expect, test } from "vitest";
 import { inspectProcesses } from "../../../src/anchor/inspect/processes.js";
 import { reap } from "../../../src/anchor/inspect/reap.js";
-import { plantBystander } from "../../support/live-processes.js";
+import { plantBystander } from "../../support/bystander.js";
 import { execFileAsync, isInstalled, packTarballs, temporaryDirectoryForFile } from "./packages.js";
 
 const EM_AARCH64 = 183;
@@ -25,7 +25,8 @@ describe.skipIf(!hasTools)("the arm64 package's anchor", () => {
     contents = join(directory, "package");
     emulated = join(directory, "anchor");
     await writeFile(emulated, `#!/bin/sh\nexec ${QEMU} '${contents}/bin/anchor' "$@"\n`, { mode: 0o755 });
-  });
+    // Zig compiles its C library for a target that it has not built before: a minute of CPU time.
+  }, 600_000);
 
   test("is for that processor, and so is its package", async () => {
     expect((await readFile(join(contents, "bin/anchor"))).readUInt16LE(18)).toBe(EM_AARCH64);
@@ -39,7 +40,8 @@ describe.skipIf(!hasTools)("the arm64 package's anchor", () => {
 
   test("verifies a process and ends its tree, and no other process", async () => {
     plantBystander("sleep", ["1000"]);
-    const script = "trap '' TERM; sleep 1000 & echo up; wait";
+    const executed = `while [ "$(cat /proc/$!/comm)" != sleep ]; do :; done`;
+    const script = `trap '' TERM; sleep 1000 & ${executed}; echo up; wait`;
     const leader = spawn("sh", ["-c", script], { detached: true, stdio: ["ignore", "pipe", "ignore"] });
     const ended = once(leader, "exit");
     await once(leader.stdout, "data");

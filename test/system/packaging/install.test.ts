@@ -1,8 +1,9 @@
-import { mkdir, readFile, rename, symlink, writeFile } from "node:fs/promises";
+import { mkdir, readdir, readFile, rename, symlink, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { publint } from "publint";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { plantBystander } from "../../support/live-processes.js";
+import { plantBystander } from "../../support/bystander.js";
+import { fromPage, logIn, portOf } from "../../support/gateway/dashboard-client.js";
 import { execFileAsync, installTarballs, packTarballs, temporaryDirectoryForFile } from "./packages.js";
 
 const hasPackage = process.platform === "linux" && process.arch === "x64";
@@ -43,7 +44,7 @@ describe.skipIf(!hasPackage)("installed from its packages, without scripts, into
     await symlink("/bin/sleep", join(bin, "sleep"));
     env = { PATH: bin, HOME: directory, HOLDFAST_HOME: join(directory, "h") };
     await installTarballs(project, packed, { env });
-  }, 180_000);
+  }, 600_000);
 
   afterAll(() => holdfast("gateway", "stop", "--runs", "terminate"));
 
@@ -88,6 +89,32 @@ describe.skipIf(!hasPackage)("installed from its packages, without scripts, into
       env,
     });
     expect(output).toEqual({ code: 0, stdout: "3 proven\n", stderr: "" });
+  });
+
+  test("serves the dashboard at the link of --json, and installs no package for it", async () => {
+    const { code, stdout } = await holdfast("dashboard", "--json");
+    expect(code).toBe(0);
+    const { url } = JSON.parse(stdout) as { url: string };
+    const page = await (await fetch(url)).text();
+    const [, script = ""] = /<script[^>]* src="([^"]+)"/.exec(page) ?? [];
+    const [, icon = ""] = /<link rel="icon"[^>]* href="([^"]+)"/.exec(page) ?? [];
+    const types = await Promise.all(
+      [script, icon].map(async (path) => (await fetch(new URL(path, url))).headers.get("content-type")),
+    );
+    expect(types).toEqual(["text/javascript; charset=utf-8", "image/svg+xml"]);
+    const asPage = { headers: fromPage(portOf(url)) };
+    expect((await fetch(new URL("/v1/runs", url), asPage)).status).toBe(401);
+    const { token, cookie } = await logIn(url);
+    const headers = { ...asPage.headers, cookie, "holdfast-page-token": token };
+    expect((await fetch(new URL("/v1/runs", url), { headers })).status).toBe(200);
+    const installed = await readdir(join(project, "node_modules"));
+    const licenses = await readFile(join(project, "node_modules/holdfast/THIRD-PARTY-LICENSES"), "utf8");
+    const inPage = JSON.parse(await readFile("dist/web-packages.json", "utf8")) as string[];
+    expect(inPage).toEqual(expect.arrayContaining(["@preact/signals", "@preact/signals-core", "preact"]));
+    for (const name of inPage) {
+      expect(licenses.split("\n")).toContain(name);
+      expect(installed).not.toContain(name);
+    }
   });
 
   test("has types that compile, also where declarations are checked", async () => {

@@ -61,7 +61,7 @@ export async function installTarballs(
 }
 
 /** The npm of this Node, for a PATH without npm. */
-export function npmPath(): string {
+function npmPath(): string {
   return realpathSync(join(dirname(process.execPath), "npm"));
 }
 

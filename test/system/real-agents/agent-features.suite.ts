@@ -2,7 +2,8 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
-import type { AgentSettings, AgentState } from "../../../src/model/acp/agent-state.js";
+import type { AgentReport } from "../../../src/model/acp/agent-report.js";
+import type { AgentSettings } from "../../../src/model/acp/agent-settings.js";
 import { gatewayForFile } from "../../support/gateway/real-gateway.js";
 import { agentRecipes, prepareAgent } from "./agent-recipes.js";
 
@@ -94,7 +95,7 @@ async function withoutLogin(
 }
 
 /** A mode, or else a model, that the agent offers and does not use. */
-function anotherSetting({ modes, models, options }: AgentState): AgentSettings {
+function anotherSetting({ modes, models, options }: AgentReport): AgentSettings {
   for (const [key, choices] of [
     ["mode", modes],
     ["model", models],
@@ -108,7 +109,7 @@ function anotherSetting({ modes, models, options }: AgentState): AgentSettings {
 }
 
 /** The values in use of the settings that `wanted` has. */
-function currentOf(state: AgentState | null, wanted: AgentSettings): AgentSettings {
+function currentOf(state: AgentReport | null, wanted: AgentSettings): AgentSettings {
   const current = (key: "mode" | "model"): string | undefined =>
     state?.options.find(({ category }) => category === key)?.current ??
     (key === "mode" ? state?.modes : state?.models)?.current;

@@ -3,12 +3,14 @@ import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { onTestFinished } from "vitest";
-import type { AgentSettings } from "../../../src/model/acp/agent-state.js";
+import type { AgentSettings } from "../../../src/model/acp/agent-settings.js";
 import { FakeLanguageModel } from "../../support/language-model/fake-language-model.js";
 import { waitFor } from "../../support/wait-for.js";
 
 /** Configuration with which an agent of the catalogue needs no login and uses a model on loopback. All its files are below its home. */
 interface AgentRecipe {
+  /** A directory of its packages with a program that is not among those of npm. */
+  readonly programs?: string;
   files(modelUrl: string): Readonly<Record<string, string>>;
   env(home: string, modelUrl: string): Readonly<Record<string, string>>;
   /** With these it asks before it executes a command, if it does not do so anyway. */
@@ -90,6 +92,7 @@ supports_websockets = false
     }),
   },
   claude: {
+    programs: `@anthropic-ai/claude-agent-sdk-${process.platform}-${process.arch}`,
     files: () => ({
       ".claude.json": JSON.stringify({ hasCompletedOnboarding: true }),
     }),
@@ -98,6 +101,8 @@ supports_websockets = false
       ANTHROPIC_BASE_URL: modelUrl,
       // Otherwise it refuses to start as root.
       IS_SANDBOX: "1",
+      // Otherwise its model has to search for the tools of MCP servers first.
+      ENABLE_TOOL_SEARCH: "false",
       CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: "1",
       DISABLE_AUTOUPDATER: "1",
     }),
@@ -134,11 +139,11 @@ supports_websockets = false
 };
 
 const packages = JSON.parse(
-  readFileSync(new URL("../../../scripts/agent-packages.json", import.meta.url), "utf8"),
+  readFileSync(new URL("../../../scripts/test-programs/agent-packages.json", import.meta.url), "utf8"),
 ) as Readonly<Record<string, readonly string[]>>;
 
 /** The environment for an agent, independent of the environment of the tests. */
-export async function agentEnvironment(
+async function agentEnvironment(
   name: string,
   home: string,
   modelUrl: string,
@@ -150,9 +155,10 @@ export async function agentEnvironment(
     await mkdir(dirname(join(home, path)), { recursive: true });
     await writeFile(join(home, path), text);
   }
-  const bin = join(process.env["AGENT_SUITE"] ?? "", directory, "node_modules/.bin");
+  const modules = join(process.env["AGENT_SUITE"] ?? "", directory, "node_modules");
+  const own = recipe.programs === undefined ? "" : `${join(modules, recipe.programs)}:`;
   return {
-    PATH: `${bin}:${dirname(process.execPath)}:/usr/local/bin:/usr/bin:/bin`,
+    PATH: `${join(modules, ".bin")}:${own}${dirname(process.execPath)}:/usr/local/bin:/usr/bin:/bin`,
     HOME: home,
     LANG: "C.UTF-8",
     NO_PROXY: "127.0.0.1",

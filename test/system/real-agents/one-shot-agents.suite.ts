@@ -2,7 +2,7 @@ import { expect, onTestFinished, test } from "vitest";
 import { createClient } from "../../../src/api/client.js";
 import { openGateway } from "../../../src/gateway/gateway.js";
 import { gatewaySocketPath } from "../../../src/home/state-directory.js";
-import { readOperatorToken } from "../../../src/sessions/requester.js";
+import { readOperatorToken } from "../../../src/sessions/tokens.js";
 import { livingParts, STUBBORN_TREE_THEN_EXIT } from "../../support/agents/stubborn-tree.js";
 import { findProcessesOfRun, temporaryHome } from "../../support/supervisor/real-supervisor.js";
 import { prepareAgent } from "./agent-recipes.js";

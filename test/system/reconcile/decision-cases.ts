@@ -24,7 +24,7 @@ import {
 } from "./orphaned-runs.js";
 
 /** One row of the decision table, or one case of a row. */
-export interface DecisionCase {
+interface DecisionCase {
   readonly name: string;
   readonly tier?: SandboxTier;
   readonly settleMs?: number;

@@ -99,18 +99,15 @@ describe.concurrent("a supervisor that was stopped during a take-over and contin
 test.concurrent("an owner whose lease was stolen by a supervisor that died detaches, and the next one continues", async () => {
   await using sharedHome = await SharedHome.open();
   const supervisorProcess = await sharedHome.supervisorProcess(FIRST);
-  const script = 'echo up; read a; echo "got $a"; read b; echo "got $b"; exit 6';
-  const { runId } = await supervisorProcess.spawn(sharedHome.script(script), { graceMs });
+  const { runId } = await supervisorProcess.spawn(sharedHome.script("echo up; read a; exit 6"), { graceMs });
   await supervisorProcess.waitForOutput("up");
   await supervisorProcess.suspend();
   sharedHome.expireLeases(STALLED_MS);
   const thief = await stoppedAt(sharedHome, "stolen");
   await thief.kill();
 
+  // It finds out when it renews its leases: on a slow machine at once, so nothing is expected of it before.
   supervisorProcess.resume();
-  // It finds out with its next write.
-  await supervisorProcess.write(runId, "one\n");
-  await supervisorProcess.waitForOutput("got one");
   expect(await supervisorProcess.receive("problem")).toMatchObject({
     runId,
     code: "LEASE_LOST",
@@ -122,7 +119,7 @@ test.concurrent("an owner whose lease was stolen by a supervisor that died detac
   const { supervisor } = await sharedHome.gateway();
   const run = supervisor.run(runId);
   if (run === null) throw new Error("it was not adopted");
-  await run.write("two\n");
+  await run.write("a\n");
   expect(await run.wait()).toMatchObject({ exit: { reason: "exit", code: 6 }, leaseEpoch: 3 });
   await supervisorProcess.close();
 });

@@ -41,6 +41,36 @@ describe.concurrent("a run directory without a record", () => {
     await sharedHome.stopAllRuns(await sharedHome.supervisor("in_tidy"));
   });
 
+  test("whose supervisor dies after it wrote the record: the next one kills the processes in the cgroup", async ({
+    skip,
+  }) => {
+    if (tiers.cgroup.whyNot !== null) skip(tiers.cgroup.whyNot);
+    await using sharedHome = await SharedHome.open(tiers.cgroup);
+    const runId = await orphanDocileRun(sharedHome);
+    await sharedHome.stopAnchors(FIRST_INSTANCE);
+    sharedHome.sql("delete from runs");
+    sharedHome.sql("delete from run_events");
+    const interrupted = await sharedHome.supervisorProcess(NEXT_INSTANCE);
+    await interrupted.pauseAt("inserted");
+    interrupted.order("reconcile", { scope: {} });
+    await interrupted.waitUntilPaused();
+    await interrupted.kill();
+    sharedHome.expireLeases();
+    const last = await sharedHome.supervisor("in_last");
+    expect((await last.reconcile()).decisions).toMatchObject([
+      { runId, row: "unverifiable", action: "lose" },
+    ]);
+    expect(sharedHome.tokenProcesses.ofRuns()).toEqual([]);
+    expect(await last.getRun(runId)).toMatchObject({
+      state: "exited",
+      emptiness: "proven",
+      exit: { reason: "lost" },
+      residueCount: 3,
+    });
+    expect(sharedHome.eventTypes(runId).filter((type) => type === "exit")).toHaveLength(1);
+    await sharedHome.stopAllRuns(last);
+  });
+
   for (const [whose, by] of [
     ["mine", FIRST_INSTANCE],
     ["a dead instance's", NEXT_INSTANCE],

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import type { PsRow } from "../../../src/cli/runs/ps.js";
+import type { PsRow } from "../../../src/cli/runs/ps-table.js";
 import { BackgroundGateway } from "../../support/cli/background-gateway.js";
 import { findByCommandLine } from "../../support/live-processes.js";
 import { waitFor } from "../../support/wait-for.js";

@@ -9,7 +9,7 @@ import { openNativeHost } from "../../../src/anchor/native-host.js";
 import { messages } from "../../../src/anchor/protocol/messages.js";
 import { acquireInstanceLock } from "../../../src/home/instance-lock.js";
 import { readMachineIdentity } from "../../../src/home/machine-identity.js";
-import { openStateDirectory } from "../../../src/store/open.js";
+import { openStateDirectory } from "../../../src/store/open-state-directory.js";
 import type { RunStore } from "../../../src/store/runs/contract.js";
 import { openSqliteStore } from "../../../src/store/sqlite/open.js";
 import type { Supervisor } from "../../../src/supervisor/api.js";
@@ -17,7 +17,7 @@ import { createSupervisor } from "../../../src/supervisor/supervisor.js";
 import type { SpawnHome, SpawnStep } from "./spawn-fixture.js";
 
 /** Called during a spawn, before anything else happens in this process. */
-export type Interruption = (step: SpawnStep, runId: string) => void;
+type Interruption = (step: Exclude<SpawnStep, "inserted"> | "prepared", runId: string) => void;
 
 /** By run id: START is intercepted on the wire, where only the id identifies the run. */
 const interruptions = new Map<string, Interruption>();
@@ -48,15 +48,8 @@ function interruptingStore(store: RunStore, interrupt: Interruption): RunStore {
       if (name === "insertRun")
         return async (...args: Parameters<RunStore["insertRun"]>) => {
           const lease = await target.insertRun(...args);
-          interruptions.set(lease.runId, interrupt);
-          interrupt("inserted", lease.runId);
+          if (args[3] !== undefined) interrupt("committed", lease.runId);
           return lease;
-        };
-      if (name === "saveRun")
-        return async (...args: Parameters<RunStore["saveRun"]>) => {
-          const saved = await target.saveRun(...args);
-          if (args[1].to === "gated") interrupt("committed", args[0].runId);
-          return saved;
         };
       return boundProperty(target, name);
     },
@@ -68,6 +61,8 @@ function interruptingHost(host: AnchorHost, interrupt: Interruption): AnchorHost
     get(target, name) {
       if (name !== "start") return boundProperty(target, name);
       return async (...[spec]: Parameters<AnchorHost["start"]>) => {
+        interruptions.set(spec.runId, interrupt);
+        interrupt("prepared", spec.runId);
         const link = await target.start(spec);
         interrupt("welcomed", spec.runId);
         return interruptingLink(link, spec.runId, interrupt);

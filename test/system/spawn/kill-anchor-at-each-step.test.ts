@@ -19,13 +19,14 @@ const REPEATS = repetitions(1, 150);
 const AT_ONCE = 15;
 const argv = ["/bin/sh", "-c", MARK_AND_SLEEP];
 
+type KillStep = Exclude<SpawnStep, "inserted"> | "prepared";
 type Target = "anchor" | "launcher" | "anchor and launcher";
 
 /** Spawns a run whose anchor, launcher or both are killed at a step, and awaits its end. */
-async function spawnAndKill(home: SpawnHome, step: SpawnStep, target: Target): Promise<void> {
+async function spawnAndKill(home: SpawnHome, step: KillStep, target: Target): Promise<void> {
   let armed = false;
   let launcher = 0;
-  const interrupt = (here: SpawnStep, runId: string): void => {
+  const interrupt = (here: KillStep, runId: string): void => {
     if (!armed || here !== step) return;
     armed = false;
     const anchor = target === "launcher" ? null : (anchorOf(home, runId) ?? findAnchorOf(runId, launcher));
@@ -64,9 +65,9 @@ function anchorOf(home: SpawnHome, runId: string): number | null {
 }
 
 /** The possible ends of a run when its anchor or launcher is killed. */
-function possibleReasons(step: SpawnStep, target: Target): readonly string[] {
+function possibleReasons(step: KillStep, target: Target): readonly string[] {
   // A launcher is needed only to start an anchor; without it, the start is repeated.
-  if (step === "inserted") return ["manual-cancel", "spawn-error"];
+  if (step === "prepared") return ["manual-cancel", "spawn-error"];
   // The anchor may have answered just before.
   if (step === "asked") return ["manual-cancel", "spawn-error", "lost"];
   if (target === "launcher") return ["manual-cancel"];
@@ -74,7 +75,7 @@ function possibleReasons(step: SpawnStep, target: Target): readonly string[] {
 }
 
 /** Does this in several homes, a few at a time, and checks them afterwards. */
-async function killAndCheck(target: Target, names: readonly SpawnStep[]): Promise<void> {
+async function killAndCheck(target: Target, names: readonly KillStep[]): Promise<void> {
   interceptStarts();
   const fixture = await SpawnFixture.open();
   const scenes = names.flatMap((name) => Array.from({ length: REPEATS }, (_, at) => ({ name, at })));
@@ -100,13 +101,13 @@ async function killAndCheck(target: Target, names: readonly SpawnStep[]): Promis
   console.log(`${target}, ${names.join(" ")}: ${homes.length} kills;`, ends);
 }
 
-function mayRun(step: SpawnStep): boolean {
+function mayRun(step: KillStep): boolean {
   return SPAWN_STEPS.find(({ name }) => name === step)?.runs ?? false;
 }
 
-const steps = SPAWN_STEPS.map(({ name }) => name);
+const withAnchor = SPAWN_STEPS.map(({ name }) => name).filter((name) => name !== "inserted");
 // Before START there is no anchor.
-const withAnchor = steps.filter((name) => name !== "inserted");
+const steps: readonly KillStep[] = ["prepared", ...withAnchor];
 
 test("the anchor killed at any step: one correct end, no process left, and the next run works", async () => {
   await killAndCheck("anchor", withAnchor);

@@ -181,7 +181,7 @@ export class SpawnFixture {
   }
 }
 
-export interface RecoveredState {
+interface RecoveredState {
   readonly runs: readonly RunRecord[];
   readonly events: Awaited<ReturnType<Supervisor["listEvents"]>>;
 }
@@ -229,17 +229,36 @@ export async function forEachConcurrently<T>(
 }
 
 /**
- * The steps of a spawn. For a run whose supervisor was killed right after the step: whether the command may have run, and
- * the reason of its end by its policy.
+ * The steps of a spawn. For a run whose supervisor was killed right after the step: whether it has a record of its own
+ * (otherwise its directory is imported, if there is one), whether the command may have run, and the reason of its end by
+ * its policy.
  */
 export const SPAWN_STEPS = [
-  { name: "inserted", after: "the record is inserted, before START", runs: false, reason: "spawn-error" },
-  { name: "asked", after: "START, before WELCOME", runs: false, reason: "spawn-error" },
-  { name: "welcomed", after: "WELCOME, before its commit", runs: false, reason: "spawn-error" },
-  { name: "committed", after: "the commit, before GO", runs: false, reason: "spawn-error" },
-  { name: "gone", after: "GO, before STARTED", runs: true, reason: "owner-lost" },
-  { name: "heard", after: "STARTED, before anything is made of it", runs: true, reason: "owner-lost" },
-  { name: "running", after: "spawn() has returned", runs: true, reason: "owner-lost" },
+  {
+    name: "inserted",
+    after: "the record is inserted, because no anchor could be started",
+    recorded: true,
+    runs: false,
+    reason: "spawn-error",
+  },
+  { name: "asked", after: "START, before WELCOME", recorded: false, runs: false, reason: "spawn-error" },
+  {
+    name: "welcomed",
+    after: "WELCOME, before the commit",
+    recorded: false,
+    runs: false,
+    reason: "spawn-error",
+  },
+  { name: "committed", after: "the commit, before GO", recorded: true, runs: false, reason: "spawn-error" },
+  { name: "gone", after: "GO, before STARTED", recorded: true, runs: true, reason: "owner-lost" },
+  {
+    name: "heard",
+    after: "STARTED, before anything is made of it",
+    recorded: true,
+    runs: true,
+    reason: "owner-lost",
+  },
+  { name: "running", after: "spawn() has returned", recorded: true, runs: true, reason: "owner-lost" },
 ] as const;
 
 export type SpawnStep = (typeof SPAWN_STEPS)[number]["name"];

@@ -1,23 +1,15 @@
 import { spawn } from "node:child_process";
 import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
+import { describe, expect, onTestFinished, test, vi } from "vitest";
 import type { Run, Supervisor } from "../../../src/supervisor/api.js";
 import { openSupervisor } from "../../../src/supervisor/open.js";
-import {
-  type PostgresServer,
-  startPostgresServer,
-  whyNoPostgres,
-} from "../../support/store/postgres-server.js";
+import { postgresForSuite, whyNoPostgres } from "../../support/store/postgres-server.js";
 import { shellInput, temporaryHome, waitForOutput } from "../../support/supervisor/real-supervisor.js";
 import { waitFor } from "../../support/wait-for.js";
 
 describe.skipIf(whyNoPostgres !== null)("a store that is restored from an older backup", () => {
-  let server: PostgresServer;
-  beforeAll(async () => {
-    server = await startPostgresServer();
-  });
-  afterAll(() => server[Symbol.asyncDispose]());
+  const server = postgresForSuite();
 
   test(
     "gets its lost records back: every run continues, and every end is correct and recorded once",
@@ -136,8 +128,10 @@ describe.skipIf(whyNoPostgres !== null)("a store that is restored from an older 
       expect((await supervisor.reconcile()).runs.map(({ runId }) => runId)).toEqual([terminal.runId]);
       expect(await ends()).toEqual(settled);
       expect(existsSync(`/proc/${terminal.rootPid}`)).toBe(true);
-      await supervisor.stop(terminal.runId);
-      expect((await supervisor.getRun(terminal.runId))?.exit).toMatchObject({ reason: "manual-cancel" });
+      expect(await supervisor.stop(terminal.runId)).toMatchObject({ outcome: "gone" });
+      // The answer to a stop waits only briefly for the record.
+      const exit = async () => (await supervisor.getRun(terminal.runId))?.exit?.reason;
+      await expect.poll(exit).toBe("manual-cancel");
       expect([bystander.exitCode, bystander.signalCode]).toEqual([null, null]);
     },
   );

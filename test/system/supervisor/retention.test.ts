@@ -1,7 +1,16 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
+import { openSqliteStore } from "../../../src/store/sqlite/open.js";
+import { forgetRun } from "../../../src/supervisor/end/terminal-record.js";
 import { readProcess } from "../../support/live-processes.js";
+import { type SandboxTier, tiers } from "../../support/sandbox.js";
+import {
+  FIRST_INSTANCE,
+  NEXT_INSTANCE,
+  orphanScenario,
+  SharedHome,
+} from "../../support/supervisor/shared-home.js";
 import {
   plantLookalike,
   waitForOutput,
@@ -44,3 +53,33 @@ test("ended runs are deleted with their directories, a live one is kept, and no 
   expect(await findProcessesOfRun(live.runId)).not.toEqual([]);
   expect(existsSync(directory(live.runId))).toBe(true);
 });
+
+/** Ends the record as an operator does, whatever is alive. */
+async function abandon({ home }: SharedHome, runId: string): Promise<void> {
+  await using store = await openSqliteStore({ path: join(home, "store.sqlite") });
+  const record = await store.getRun(runId);
+  if (record === null || !(await forgetRun(store, record, "operator"))) throw new Error("it was not ended");
+}
+
+for (const [what, tier, anchorDies] of [
+  ["processes in its cgroup", tiers.cgroup, true],
+  ["a live anchor", tiers.none, false],
+] as const satisfies readonly (readonly [string, SandboxTier, boolean])[])
+  test(`an ended run with ${what} is kept until they are gone, and has one end`, async ({ skip }) => {
+    if (tier.whyNot !== null) skip(tier.whyNot);
+    await using sharedHome = await SharedHome.open(tier);
+    const runId = await orphanScenario(sharedHome);
+    if (anchorDies) await sharedHome.stopAnchors(FIRST_INSTANCE);
+    await abandon(sharedHome, runId);
+    const next = await sharedHome.supervisor(NEXT_INSTANCE);
+
+    expect(await next.retain({ endedKept: 0, outputKeptBytes: 0 })).toEqual({ records: 0, outputs: 0 });
+    expect(sharedHome.tokenProcesses.ofRuns()).toHaveLength(5);
+    expect(await next.reconcile()).toEqual({ decisions: [], runs: [] });
+    await sharedHome.tokenProcesses.waitUntilGone(5_000);
+    expect(sharedHome.eventTypes(runId).filter((type) => type === "exit")).toHaveLength(1);
+    expect(await next.getRun(runId)).toMatchObject({ state: "exited", emptiness: "unproven" });
+
+    await sharedHome.stopAllRuns(next);
+    expect(await next.getRun(runId)).toBeNull();
+  });

@@ -1,3 +1,4 @@
+import { scaled } from "../../support/scale.js";
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { DatabaseSync } from "@photostructure/sqlite";
@@ -74,10 +75,10 @@ test("a back-pressured stream waits for acks and loses nothing", async () => {
   const supervisor = await realSupervisor();
   const run = await supervisor.spawn(shellInput("seq 1 300000"), {
     stdout: { policy: "back-pressure", boundBytes: 64 * 1024 },
-    noOutputTimeoutMs: 150,
+    noOutputTimeoutMs: scaled(150),
   });
   // No reader for longer than the no-output limit: that is not silence of the program.
-  await new Promise((resolve) => setTimeout(resolve, 400));
+  await new Promise((resolve) => setTimeout(resolve, scaled(400)));
   expect(run.state).toBe("running");
   const { stdout } = await readOutput(run, { ack: true });
   expect(stdout).toBe(Array.from({ length: 300_000 }, (_, at) => `${at + 1}\n`).join(""));

@@ -5,7 +5,7 @@ import { delimiter, join } from "node:path";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { readLinePage } from "../../../src/output/line-page.js";
 import { replayScreen } from "../../../src/output/replay-screen.js";
-import { lineBeforeCursor, guessWaitingForInput } from "../../../src/output/waiting-for-input.js";
+import { guessWaitingForInput } from "../../../src/terminal/waiting-for-input.js";
 import { watchTerminal } from "./watched-terminal.js";
 import { waitFor } from "../../support/wait-for.js";
 
@@ -56,7 +56,7 @@ describe.skipIf(missing("bash"))("bash", () => {
   test("seems to wait at a prompt, and its output can be paged", async () => {
     const bash = await watchTerminal(["bash", "-c", 'seq 1 50; read -p "Name: " name; echo "hello $name"']);
     await bash.waitFor("Name:");
-    expect(guessWaitingForInput({ tail: lineBeforeCursor(bash.snapshot()), idleMs: 1_000 })).toMatchObject({
+    expect(guessWaitingForInput({ tail: bash.lineBeforeCursor(), idleMs: 1_000 })).toMatchObject({
       seems: true,
     });
     const read = (offset: number, maxBytes: number) => bash.run.read("stdout", { offset, maxBytes });
@@ -107,7 +107,7 @@ test("a terminal query is answered with the reply of the screen", async () => {
 test("a Node REPL evaluates, completes and recalls", async () => {
   const repl = await watchTerminal([process.execPath], { NODE_REPL_HISTORY: "", NO_COLOR: "1" });
   await repl.waitFor(/^> ?$/m);
-  expect(guessWaitingForInput({ tail: lineBeforeCursor(repl.snapshot()), idleMs: 1_000 })).toMatchObject({
+  expect(guessWaitingForInput({ tail: repl.lineBeforeCursor(), idleMs: 1_000 })).toMatchObject({
     seems: true,
   });
   await repl.keys("literal:'a'.repeat(5)", "Enter");

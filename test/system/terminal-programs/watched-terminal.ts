@@ -1,8 +1,8 @@
 import { isDeepStrictEqual } from "node:util";
 import { onTestFinished } from "vitest";
 import { replayScreen } from "../../../src/output/replay-screen.js";
-import { Screen, type ScreenSnapshot } from "../../../src/output/screen.js";
-import { encodeKeys, encodePaste } from "../../../src/output/terminal-input.js";
+import { Screen, type ScreenSnapshot } from "../../../src/terminal/screen.js";
+import { encodeKeys, encodePaste } from "../../../src/terminal/encode-keys.js";
 import type { Run, SpawnOptions } from "../../../src/supervisor/api.js";
 import { plantLookalike, realSupervisor } from "../../support/supervisor/real-supervisor.js";
 import { waitFor } from "../../support/wait-for.js";
@@ -10,11 +10,13 @@ import { waitFor } from "../../support/wait-for.js";
 const SIZE = { rows: 24, cols: 80 };
 
 /** A program on a terminal, with its screen. */
-export interface WatchedTerminal {
+interface WatchedTerminal {
   readonly run: Run;
   readonly screen: Screen;
   snapshot(): ScreenSnapshot;
   text(): string;
+  /** The line of the cursor up to the cursor, with the blank of a prompt, which is not in the snapshot's rows. */
+  lineBeforeCursor(): string;
   /** Waits until the screen contains the text. */
   waitFor(what: string | RegExp): Promise<void>;
   keys(...words: string[]): Promise<void>;
@@ -54,6 +56,10 @@ export async function watchTerminal(
     screen,
     snapshot,
     text,
+    lineBeforeCursor: () => {
+      const { rows, cursor } = snapshot();
+      return (rows[cursor.y] ?? "").slice(0, cursor.x).padEnd(cursor.x);
+    },
     waitFor: async (what) => {
       const shown = (): boolean => (typeof what === "string" ? text().includes(what) : what.test(text()));
       await waitFor(String(what), shown).catch((error: unknown) => {

@@ -17,7 +17,7 @@ const ownerLossMs = 250;
 /** Time of a loaded machine beyond grace period and owner loss. */
 export const slackMs = 5_000;
 
-export interface EndCase {
+interface EndCase {
   readonly end: End;
   readonly io: RunIo;
   readonly user: SandboxUser;

@@ -13,6 +13,7 @@ import {
   type SandboxUser,
 } from "../../support/sandbox.js";
 import { soak } from "../../support/scale.js";
+import { waitFor } from "../../support/wait-for.js";
 import { checkNothingIsLeft, graceMs, slackMs } from "./check-end.js";
 import { ends } from "./run-ends.js";
 
@@ -81,7 +82,7 @@ test("control: a signal to the process group leaves survivors, and this test fin
   await ended;
   await setTimeout(graceMs);
   process.kill(group, "SIGKILL");
-  await setTimeout(graceMs);
+  await waitFor("the process group is gone", () => tokenProcesses.ofRuns().length <= 2);
   const survivors = tokenProcesses.ofRuns();
   expect(pids(survivors)).toEqual(new Set([roles.get("session")?.pid, roles.get("daemon")?.pid]));
   expect(tokenProcesses.missingBystanders()).toEqual([]);

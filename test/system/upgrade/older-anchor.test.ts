@@ -1,10 +1,11 @@
 import { execFile } from "node:child_process";
-import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { PREVIOUS_PROTOCOL } from "../../../src/anchor/protocol/messages.js";
+import { anchorDirectory, anchorSources } from "../../../scripts/anchor-sources.mjs";
 import { RunGate, TWO_PROCESSES } from "../../support/cli/recovery-fixture.js";
 import { BackgroundGateway } from "../../support/cli/background-gateway.js";
 import { isInstalled } from "../packaging/packages.js";
@@ -17,11 +18,8 @@ describe.skipIf(process.platform !== "linux" || !isInstalled("cc"))("an anchor o
   beforeAll(async () => {
     directory = await mkdtemp(join(tmpdir(), "hf-"));
     former = join(directory, "anchor");
-    const sources = (await readdir("anchor")).filter(
-      (name) => name.endsWith(".c") && !/^(darwin|other|windows)-/.test(name),
-    );
-    const flags = ["-std=c11", "-D_GNU_SOURCE", `-DPROTOCOL=${PREVIOUS_PROTOCOL}`, "-o", former];
-    await promisify(execFile)("cc", [...flags, ...sources.map((name) => join("anchor", name))]);
+    const flags = ["-std=c11", "-D_GNU_SOURCE", "-I", anchorDirectory, `-DPROTOCOL=${PREVIOUS_PROTOCOL}`];
+    await promisify(execFile)("cc", [...flags, "-o", former, ...anchorSources("linux", ".c")]);
   });
   afterAll(() => rm(directory, { recursive: true }));
 

@@ -13,7 +13,8 @@ import { type ClusterProcess, GatewayCluster, startRun } from "../../support/gat
 import { startHttpReceiver } from "../../support/http-receiver.js";
 import { startPostgresServer, whyNoPostgres } from "../../support/store/postgres-server.js";
 import { removeStateDirectory } from "../../support/temporary-directory.js";
-import { buildNewerVersion, type NewerBuild } from "./newer-build.js";
+import type { ChangedBuild } from "../../support/changed-build.js";
+import { buildNewerVersion } from "./newer-build.js";
 import { waitFor } from "../../support/wait-for.js";
 
 const LATER = 1_000;
@@ -30,7 +31,7 @@ test("every migration after 16 lets builds of the previous schema continue", () 
 });
 
 describe("a store that a later build has migrated", () => {
-  let later: NewerBuild;
+  let later: ChangedBuild;
   beforeAll(async () => {
     later = await buildNewerVersion({ id: LATER, name: "later", sql, minCompatible: SCHEMA_VERSION });
   });

@@ -189,17 +189,11 @@ export class LoginSession extends RecoveryFixture {
     this.#env = env;
   }
 
-  protected override startNode(env: NodeJS.ProcessEnv, ...words: readonly string[]): CliProcess {
+  protected override startProgram(env: NodeJS.ProcessEnv, words: readonly string[]): CliProcess {
     const all = { ...this.env, ...env };
     // The commands that enter the session are found with the PATH of the suite.
     const path = `PATH=${all["PATH"] ?? ""}`;
-    const [command = "", ...args] = this.#manager.words(
-      this.#session,
-      "env",
-      path,
-      process.execPath,
-      ...words,
-    );
+    const [command = "", ...args] = this.#manager.words(this.#session, "env", path, ...words);
     return collectOutput(
       spawn(command, args, { env: { ...all, PATH: process.env["PATH"] }, stdio: ["pipe", "pipe", "pipe"] }),
     );

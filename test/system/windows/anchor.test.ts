@@ -77,12 +77,25 @@ describe.skipIf(whyNoWindows !== null)("an anchor on Windows", { timeout: 120_00
     });
 
     test("that cannot be started leaves nothing behind, and the step is named", async () => {
-      const steps = { program: "exec", name: "exec", directory: "cwd", batch: "exec" };
+      const files = {
+        program: "exec",
+        name: "exec",
+        batch: "exec",
+        dot: "exec",
+        space: "exec",
+        relative: "exec",
+      };
+      const steps = { ...files, directory: "cwd", long: "cwd" };
       expect(await observe("refusals")).toEqual({ steps, left: [] });
     });
 
     test("waits at the gate, and never runs if its owner leaves", async () => {
       expect(await observe("gate")).toEqual({ waits: true, ran: [], executed: false });
+    });
+
+    test("can be interrupted by Ctrl-C on a terminal, where a stop types it", async () => {
+      const [interruptible, ignored] = [1, 2];
+      expect(await observe("interrupts")).toEqual([interruptible, ignored]);
     });
 
     test("shows its output through a terminal", async () => {
@@ -125,10 +138,55 @@ describe.skipIf(whyNoWindows !== null)("an anchor on Windows", { timeout: 120_00
     });
 
     test("after its anchor has been killed, and the launcher reports and records the loss", async () => {
-      const swept = { runId: "run_tree", emptiness: "proven" };
-      expect(await observe("anchorDies")).toMatchObject({
-        lost: { runId: "run_tree" },
-        swept,
+      const { killed: count, ...seen } = (await observe("anchorDies")) as { killed: number };
+      const swept = { runId: "run_tree", killMode: "job", emptiness: "proven" };
+      expect(seen).toMatchObject({ lost: { runId: "run_tree" }, swept, ...nothingLeft });
+      // The launcher has counted them. The host of a console may be among them.
+      expect(count).toBeGreaterThanOrEqual(7);
+    });
+
+    test("after its anchor has been killed while the launcher is suspended, which counts when it continues", async () => {
+      const { killed: count, ...seen } = (await observe("anchorDiesUnseen")) as { killed: number };
+      const swept = { killMode: "job", emptiness: "proven" };
+      expect(seen).toMatchObject({ sweptEarly: null, swept, ...nothingLeft });
+      expect(count).toBeGreaterThanOrEqual(7);
+    });
+
+    test("after its anchor has been killed while its job could not be opened, and nothing is recorded before", async () => {
+      const { killed: count, ...seen } = (await observe("anchorDiesBehindClosedJob")) as { killed: number };
+      const swept = { killMode: "job", emptiness: "proven" };
+      expect(seen).toMatchObject({ sweptEarly: null, alive: 7, swept, ...nothingLeft });
+      expect(count).toBeGreaterThanOrEqual(7);
+    });
+
+    test("after it was ended from outside, and only its processes and its anchor are", async () => {
+      const { answer, residue, ...rest } = (await observe("reaped")) as { answer: object; residue: string[] };
+      expect(answer).toMatchObject({ verified: true, emptiness: "proven", anchor: "killed" });
+      // One of the tree has a console of its own, and its host is in the job; the host of the anchor's is not.
+      const ofTree = Array<string>(6).fill("tree.exe");
+      expect([ofTree, ["conhost.exe", ...ofTree]]).toContainEqual(residue.sort());
+      expect(rest).toMatchObject(nothingLeft);
+    });
+
+    test.each([
+      ["that cannot be opened", "reapedBehindClosedJob"],
+      ["that is not known", "reapedWithoutJob"],
+    ])("after it was ended from outside without its job, %s, which proves nothing", async (_, scenario) => {
+      expect(await observe(scenario)).toMatchObject({
+        answer: { verified: true, emptiness: "unproven", anchor: "kept" },
+        orphans: true,
+        ...nothingLeft,
+      });
+    });
+
+    test("after its anchor and the launcher have been killed", async () => {
+      expect(await observe("anchorAndLauncherDie")).toMatchObject({ swept: null, ...nothingLeft });
+    });
+
+    test("after its gateway has been killed, and none has come back", async () => {
+      expect(await observe("gatewayDiesForGood")).toMatchObject({
+        reason: "owner-lost",
+        ...killed,
         ...nothingLeft,
       });
     });
@@ -164,6 +222,11 @@ describe.skipIf(whyNoWindows !== null)("an anchor on Windows", { timeout: 120_00
     });
   });
 
+  test("a stop resumes a suspended process, so that it can end by itself", async () => {
+    const end = { reason: "manual-cancel", leader: { code: 4 }, ...proven };
+    expect(await observe("stopOfSuspended")).toMatchObject({ ...end, states: ["R", "T"] });
+  });
+
   test("a deleted socket is created again, and the anchor answers on it", async () => {
     expect(await observe("deletedSocket")).toMatchObject({ reason: "manual-cancel", observed: 2 });
   });
@@ -187,10 +250,24 @@ describe.skipIf(whyNoWindows !== null)("an anchor on Windows", { timeout: 120_00
     };
     expect(seen).toMatchObject({ matches: true, ppid: true, runId: "run_seen", command: "node.exe" });
     expect(seen.argv.slice(1)).toEqual(["-e", "setInterval(() => {}, 1000)", "a b"]);
-    expect(rest).toEqual({ other: false, none: null, members: [true], state: "populated", after: "gone" });
+    expect(rest).toEqual({
+      other: false,
+      none: null,
+      members: [true],
+      // Not the host of the anchor's console.
+      belowAnchor: [true],
+      state: "populated",
+      // The name of a job and its number have to match.
+      notOfRecord: [null, "unknown", "unknown"],
+      after: "gone",
+    });
     expect(listener.open).toBe(true);
     // Wine knows no owners of ports.
     if (!underWine) expect(listener.holder).toBe(true);
+  });
+
+  test("only this user may open the pipes of a launcher and an anchor, and the job of a run", async () => {
+    expect(await observe("access")).toEqual({ launcher: 0, anchor: 0, job: 0, ofNode: 1 });
   });
 
   test("limits are those of jobs", async () => {

@@ -83,11 +83,33 @@ describe.skipIf(whyNoWindows !== null)("the command line on Windows", () => {
   });
 
   test("the service is a scheduled task, and can be removed", async () => {
-    const [printed, removed] = (await windows.holdfast(
-      ["service", "install", "--print"],
-      ["service", "uninstall"],
-    )) as [WindowsResult, WindowsResult];
-    expect(printed.stdout).toContain(`&quot;${windows.node}&quot; &quot;${windows.cli}&quot; gateway start`);
-    expect(removed).toMatchObject({ code: 0, stderr: expect.stringContaining("no service is installed") });
+    const install = { argv: [windows.node, windows.cli, "service", "install"] };
+    const uninstall = { argv: [windows.node, windows.cli, "service", "uninstall"] };
+    const [printed, none, installed, removed, gone, , deleted, unknown] = (await windows.run(
+      { argv: [...install.argv, "--print"] },
+      uninstall,
+      install,
+      uninstall,
+      { argv: deleteTask },
+      install,
+      { argv: deleteTask },
+      uninstall,
+    )) as WindowsResult[];
+    expect(printed?.stdout).toContain(`&quot;${windows.node}&quot; &quot;${windows.cli}&quot; gateway start`);
+    expect(none).toMatchObject({ code: 0, stderr: expect.stringContaining("no service is installed") });
+    expect(installed).toMatchObject({ code: 0, stdout: expect.stringContaining("gateway-task.xml") });
+    expect(removed).toMatchObject({
+      code: 0,
+      stderr: expect.stringContaining("a running gateway continues"),
+    });
+    // The task was registered, and was deleted.
+    expect([gone?.code, deleted?.code]).toEqual([1, 0]);
+    expect(unknown).toMatchObject({
+      code: 0,
+      stdout: expect.stringContaining("removed "),
+      stderr: expect.stringContaining("the service may still be registered: schtasks /delete"),
+    });
   });
 });
+
+const deleteTask = ["schtasks", "/delete", "/tn", "Holdfast gateway", "/f"];

@@ -1,7 +1,13 @@
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { copyFileSync, existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join, resolve } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { type WindowsResult, whyNoWindows, WindowsFixture } from "../../support/windows/windows-fixture.js";
+import {
+  buildWindowsProgram,
+  type WindowsResult,
+  whyNoWindows,
+  WindowsFixture,
+  windowsPath,
+} from "../../support/windows/windows-fixture.js";
 
 /** Writes the pids of a tree to a file: a detached process, one that ignores Ctrl-Break, and one behind `start /b`. */
 const tree = `
@@ -34,6 +40,19 @@ const killGateway = `
     console.log(JSON.stringify({ code, output, same: next.pid === status.pid }));
     spawnSync(process.execPath, cli("gateway", "stop"));
   });
+`;
+
+const moduleUrl = (file: string): string =>
+  `file:///${windowsPath(resolve("dist", file)).replaceAll("\\", "/")}`;
+
+/** Prints the metrics of the gateway. */
+const metrics = `
+  import { request } from "node:http";
+  import { readOperatorToken } from "${moduleUrl("sessions/tokens.js")}";
+  import { socketAddress } from "${moduleUrl("home/local-socket.js")}";
+  const home = process.env.LOCALAPPDATA + "/holdfast";
+  const headers = { authorization: "Bearer " + (await readOperatorToken(home)) };
+  request({ socketPath: socketAddress(home + "/gateway.sock"), path: "/metrics", headers }, (answer) => answer.pipe(process.stdout)).end();
 `;
 
 interface TreeProcess {
@@ -107,13 +126,16 @@ describe.skipIf(whyNoWindows !== null)("a run on Windows", () => {
     expect(members).not.toContain(bystanderPid);
     const alive = `console.log(JSON.stringify(${JSON.stringify([...pids, bystanderPid])}.map((pid) => {
       try { return process.kill(pid, 0); } catch { return false; } })));`;
-    const [who, stopped, left, , shown] = (await windows.run(
+    const [who, stopped, left, , shown, counted] = (await windows.run(
       { argv: [windows.node, windows.cli, "who", String(pids[0])] },
       { argv: [windows.node, windows.cli, "stop", "tree", "--grace", "500ms"] },
       { argv: node(alive) },
       { argv: node(`process.kill(${bystanderPid})`) },
       { argv: [windows.node, windows.cli, "runs", "show", "tree", "--json"] },
-    )) as [WindowsResult, WindowsResult, WindowsResult, WindowsResult, WindowsResult];
+      { argv: [windows.node, "--input-type=module", "-e", metrics] },
+    )) as [WindowsResult, WindowsResult, WindowsResult, WindowsResult, WindowsResult, WindowsResult];
+    // The host of a console may be among them.
+    expect(counted.stdout).toMatch(/^holdfast_run_cleanup_kill_total\{mode="job"\} [3-9]$/m);
     expect(who.stdout).toContain(`${pids[0]} is the leader of run_`);
     expect(stopped).toMatchObject({ code: 0, stdout: expect.stringContaining("is gone (manual-cancel)") });
     expect(JSON.parse(left.stdout)).toEqual([...pids.map(() => false), true]);
@@ -121,6 +143,125 @@ describe.skipIf(whyNoWindows !== null)("a run on Windows", () => {
       emptiness: "proven",
       exit: { reason: "manual-cancel" },
     });
+  });
+
+  test("is stopped by Ctrl-C in its console, and by nothing else on it", async () => {
+    const program = join(windows.path, "user.exe");
+    buildWindowsProgram(resolve("test/system/windows/tree.c"), program);
+    // Ctrl-C reaches every process on the console: the command has another one.
+    const command = `process.on('SIGINT',()=>process.exit(9));process.on('SIGBREAK',()=>{});require('fs').writeFileSync('C:/running','');setInterval(()=>{},600000)`;
+    const run = ["run", "--name", "typed", "--grace", "500ms", "--", windows.node, "-e", command];
+    const line = [windows.node, windows.cli, ...run].map((word) => `"${word}"`).join(" ");
+    const [typed, shown] = await windows.run(
+      { argv: [windowsPath(program), "interrupt", String.raw`C:\running`, line] },
+      { argv: [windows.node, windows.cli, "runs", "show", "typed", "--json"] },
+    );
+    expect(typed?.code).toBe(130);
+    expect(JSON.parse(shown?.stdout ?? "")).toMatchObject({
+      emptiness: "proven",
+      exit: { reason: "manual-cancel", actor: expect.stringMatching(/^cli:/), signal: "SIGKILL" },
+    });
+  });
+
+  test("becomes a service, while none of its processes can alone", async () => {
+    const child = `console.log(process.pid); setTimeout(() => {}, 600000)`;
+    const parent = `require("child_process").spawn(process.execPath, ["-e", ${JSON.stringify(child)}], { stdio: "inherit" });
+      setTimeout(() => {}, 600000)`;
+    const untilLogged = `const { spawnSync } = require("child_process"); let text = "";
+      for (let at = 0; text === "" && at < 20; at += 1) text = spawnSync(process.execPath, [process.env.CLI, "logs", "server"]).stdout.toString();
+      console.log(text);`;
+    const [, logged] = (await windows.run(
+      {
+        argv: [
+          windows.node,
+          windows.cli,
+          "run",
+          "-d",
+          "--name",
+          "server",
+          "--timeout",
+          "600s",
+          "--",
+          ...node(parent),
+        ],
+      },
+      { argv: node(untilLogged), env: { CLI: windows.cli } },
+    )) as [WindowsResult, WindowsResult];
+    const pid = logged.stdout.trim();
+    const [refused, listed, adopted, shown, alive, stopped] = (await holdfast(
+      ["service", "adopt", pid],
+      ["runs", "list", "--all", "--json"],
+      ["service", "adopt", "server"],
+      ["runs", "show", "server", "--json"],
+      ["who", pid],
+      ["service", "stop", "server"],
+    )) as [WindowsResult, WindowsResult, WindowsResult, WindowsResult, WindowsResult, WindowsResult];
+    expect(refused).toMatchObject({
+      code: 2,
+      stderr: expect.stringMatching(
+        /nothing was changed: on Windows a process cannot leave the job of its run; adopt the run instead/,
+      ),
+    });
+    // Nothing was recorded either.
+    const kinds = (JSON.parse(listed.stdout) as { kind: string }[]).map(({ kind }) => kind);
+    expect(kinds).not.toContain("service");
+    expect(adopted).toMatchObject({ code: 0, stderr: expect.stringContaining("it is a service now") });
+    expect(JSON.parse(shown.stdout)).toMatchObject({ kind: "service", deadlines: { overallMs: null } });
+    expect(alive.code).toBe(0);
+    expect(stopped).toMatchObject({ code: 0, stdout: expect.stringContaining("is gone (manual-cancel)") });
+  });
+
+  test("has names with spaces and letters outside of ASCII; a directory that is too long is refused", async () => {
+    const place = join(windows.driveC, "lang ü");
+    const long = ["d", "e", "f"].map((letter) => letter.repeat(100));
+    mkdirSync(join(place, ...long), { recursive: true });
+    copyFileSync(join(windows.driveC, "windows/system32/hostname.exe"), join(place, "hast du möre.exe"));
+    writeFileSync(join(place, "grüße mich.cmd"), "@echo %~1 & exit /b 3\r\n");
+    const directory = String.raw`C:\lang ü`;
+    const run = (cwd: string, ...words: readonly string[]): { argv: readonly string[] } => ({
+      argv: [windows.node, windows.cli, "run", "--cwd", cwd, "--", ...words],
+    });
+    const [program, batch, inside, tooLong] = await windows.run(
+      run("C:\\", `${directory}\\hast du möre.exe`),
+      run("C:\\", `${directory}\\grüße mich`, "a b"),
+      run(directory, ...node("console.log(process.cwd())")),
+      run([directory, ...long].join("\\"), ...node("")),
+    );
+    expect(program).toMatchObject({ code: 0 });
+    expect(program?.stdout.trim()).not.toBe("");
+    expect(batch).toMatchObject({ code: 3, stdout: "a b \r\n" });
+    expect(inside).toMatchObject({ code: 0, stdout: `${directory}\n` });
+    expect(tooLong).toMatchObject({ code: 2, stderr: expect.stringContaining("cannot enter directory") });
+  });
+
+  test("starts after the launcher was killed, whose socket is left behind", async () => {
+    const kill = `const fs = require("fs"), instances = "C:/crash/instances/";
+      for (const name of fs.readdirSync(instances)) {
+        process.kill(JSON.parse(fs.readFileSync(instances + name + "/launcher.json")).pid, "SIGKILL");
+        console.log(fs.existsSync(instances + name + "/launcher.sock"));
+      }`;
+    const env = { HOLDFAST_HOME: String.raw`C:\crash` };
+    const run = { argv: [windows.node, windows.cli, "run", "--", ...node(`console.log("up")`)], env };
+    const [first, killed, second] = await windows.run(run, { argv: node(kill), env }, run, {
+      argv: [windows.node, windows.cli, "gateway", "stop"],
+      env,
+    });
+    expect(first).toMatchObject({ code: 0, stdout: "up\n" });
+    expect(killed).toMatchObject({ code: 0, stdout: "true\n" });
+    expect(second).toMatchObject({ code: 0, stdout: "up\n" });
+  });
+
+  test("starts after the marker of the launcher's pipe was removed", async () => {
+    const env = { HOLDFAST_HOME: String.raw`C:\unmarked` };
+    const run = { argv: [windows.node, windows.cli, "run", "--", ...node(`console.log("up")`)], env };
+    const remove = `const fs = require("fs"), instances = "C:/unmarked/instances/";
+      for (const name of fs.readdirSync(instances)) fs.rmSync(instances + name + "/launcher.sock");`;
+    const [, removed, again] = await windows.run(run, { argv: node(remove), env }, run, {
+      argv: [windows.node, windows.cli, "gateway", "stop"],
+      env,
+    });
+    expect(removed).toMatchObject({ code: 0 });
+    expect(again).toMatchObject({ code: 0, stdout: "up\n" });
   });
 
   test("continues when its gateway is killed: output and exit code are exact", async () => {

@@ -16,7 +16,7 @@ import { printPaged, readWholeQuestion, wholeQuestionLines } from "../../print/t
 import { answerHint } from "./form-prompt.js";
 import { expiryText, type PermissionRequest, permissionSubject } from "../view/notice-texts.js";
 
-export interface ListPermissionsFlags extends JsonFlag {
+interface ListPermissionsFlags extends JsonFlag {
   readonly session?: string;
   readonly all?: true;
 }
@@ -56,7 +56,7 @@ function shownColumn({ decision, question }: PermissionRequest): string {
   return question?.whole === true ? "all" : "part";
 }
 
-export interface ShowPermissionFlags extends JsonFlag {
+interface ShowPermissionFlags extends JsonFlag {
   readonly reveal?: true;
 }
 

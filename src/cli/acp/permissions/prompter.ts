@@ -58,13 +58,10 @@ function offeredAnswers({ options, title }: PermissionRequest): OfferedAnswers {
   return { options: plain && once ? [] : known, canRemember: title !== null && title !== "" };
 }
 
-export type TerminalAnswer = Pick<
-  RequestOf<"acpAnswer">["body"],
-  "verdict" | "optionId" | "remember" | "content"
->;
+type TerminalAnswer = Pick<RequestOf<"acpAnswer">["body"], "verdict" | "optionId" | "remember" | "content">;
 
 /** Parses a line that the operator typed. Null: later. A line that is not understood denies the request. */
-export function parseAnswer(line: string, { options, canRemember }: OfferedAnswers): TerminalAnswer | null {
+function parseAnswer(line: string, { options, canRemember }: OfferedAnswers): TerminalAnswer | null {
   const word = line.trim().toLowerCase();
   if (canRemember && (word === "a" || word === "always"))
     return { verdict: "allow", remember: { scope: "session" } };

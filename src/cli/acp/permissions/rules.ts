@@ -54,7 +54,7 @@ function ruleTargetText({ sessionKey, sessionId, agent }: AcpRule): string {
   return agent === null ? "every agent" : `agent ${agent}`;
 }
 
-export function rememberedRuleText({ effect, kind, title, exact }: AcpRule): string {
+function rememberedRuleText({ effect, kind, title, exact }: AcpRule): string {
   const parts = { ...(kind === null ? {} : { kind }), ...(title === null ? {} : { title }) };
   return sanitizeLine(ruleText({ effect, ...parts, exact }));
 }

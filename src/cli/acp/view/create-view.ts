@@ -1,4 +1,3 @@
-import { ReconnectingStream, type ReconnectingStreamOptions } from "../../client/reconnect.js";
 import { notice } from "../../print/errors-and-notices.js";
 import { printOrThrow, toJson } from "../../print/write-output.js";
 import { TextView, type TextViewOptions } from "./text-view.js";
@@ -10,7 +9,6 @@ import {
   type PermissionRequest,
   type TurnChange,
   turnEndNotice,
-  type WatchedUpdate,
 } from "./notice-texts.js";
 
 export function createView(format: OutputFormat | "record", options: TextViewOptions): AcpView {
@@ -44,30 +42,4 @@ const silentView: AcpView = {
 
 function endNotice({ state, outcome = null, stopReason = null, problem = null }: TurnChange): Notice | null {
   return state === "ended" ? turnEndNotice({ outcome, stopReason, problem }) : null;
-}
-
-export interface AcpUpdateStreamOptions extends Pick<
-  ReconnectingStreamOptions,
-  "connection" | "after" | "notice"
-> {
-  readonly sessionId: string;
-}
-
-/** The updates of a session until it is closed. */
-export class AcpUpdateStream extends ReconnectingStream<WatchedUpdate> {
-  constructor({ sessionId, ...parts }: AcpUpdateStreamOptions) {
-    const params = { id: sessionId };
-    super({
-      ...parts,
-      path: `/v1/acp/sessions/${sessionId}/updates`,
-      isOver: async (client, last) => {
-        const { session } = await client.acpShow({ params });
-        if (session.state !== "closed") return false;
-        // It may have been closed since the stream ended.
-        return (await client.acpWatch({ params, query: { after: last, limit: 1 } })).updates.length === 0;
-      },
-      subject: "the agent",
-      laterCommand: `holdfast acp history ${sessionId}`,
-    });
-  }
 }

@@ -1,10 +1,10 @@
 import type { ResponseOf } from "../../../api/contract.js";
 import { defaults } from "../../../defaults.js";
 import { sanitizeLine } from "../../../text/sanitize.js";
-import { displayWidth, truncateToWidth } from "../../../text/truncate.js";
+import { displayWidth, truncateToWidth } from "../../../text/display-width.js";
 import { formatElapsed } from "../../options/units.js";
 import { exitCodes } from "../../print/exit-code.js";
-import type { Palette } from "../../print/terminal.js";
+import type { Palette } from "../../print/colours-and-progress.js";
 
 /** Formats of updates: text for reading, the frames as JSON, or only the answer. */
 export const OUTPUT_FORMATS = ["text", "json", "quiet"] as const;

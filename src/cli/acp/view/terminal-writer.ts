@@ -62,7 +62,7 @@ function incompleteTail(text: string): string {
 }
 
 /** The size of the terminal. */
-export interface TerminalDimensions {
+interface TerminalDimensions {
   readonly columns: number;
   readonly rows: number;
 }

@@ -1,13 +1,13 @@
 import { isatty } from "node:tty";
 import { applyToolUpdate, contentText, type ToolCallSummary } from "../../../acp/turn/turn-summary.js";
-import { parseUsage } from "../../../acp/agent/agent-state.js";
+import { parseUsage } from "../../../acp/agent/agent-report.js";
 import { defaults } from "../../../defaults.js";
-import type { AgentState } from "../../../model/acp/agent-state.js";
+import type { AgentReport } from "../../../model/acp/agent-report.js";
 import { sanitizeText } from "../../../text/sanitize.js";
-import { truncateToWidth } from "../../../text/truncate.js";
+import { truncateToWidth } from "../../../text/display-width.js";
 import { notice } from "../../print/errors-and-notices.js";
 import { usageText } from "../set.js";
-import { isCapableTerminal, type Palette, paletteFor } from "../../print/terminal.js";
+import { isCapableTerminal, type Palette, paletteFor } from "../../print/colours-and-progress.js";
 import {
   LiveLines,
   lineWidth,
@@ -71,7 +71,7 @@ export class TextView implements AcpView {
   /** Changes of files that were shown, with their tool calls. */
   readonly #diffs = new Set<string>();
   #notices = 0;
-  #usage: AgentState["usage"] = null;
+  #usage: AgentReport["usage"] = null;
   /** Queued prompts by turn id. */
   readonly #queued = new Map<string, string>();
   #prompted = false;

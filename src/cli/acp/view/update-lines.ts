@@ -1,7 +1,7 @@
 import { parsePlan } from "../../../acp/turn/turn-summary.js";
 import { isObject } from "../../../acp/wire/message.js";
-import { truncateToWidth } from "../../../text/truncate.js";
-import type { Palette } from "../../print/terminal.js";
+import { truncateToWidth } from "../../../text/display-width.js";
+import type { Palette } from "../../print/colours-and-progress.js";
 import { toOneLine } from "./notice-texts.js";
 
 /** Lines shown of one changed file, and files of one tool call: enough to see what is changed. */

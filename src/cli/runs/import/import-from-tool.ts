@@ -21,7 +21,7 @@ import {
   parseOpenclawLease,
   type Unreadable,
 } from "./foreign-records.js";
-import { recordEntries } from "./import-file.js";
+import { recordEntries } from "./import-runs.js";
 import { type ForeignVerdict, verifyRecord } from "./verify-record.js";
 
 export interface ImportFromFlags {

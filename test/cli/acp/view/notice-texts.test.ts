@@ -5,7 +5,7 @@ import {
   toolLine,
   turnExitCode,
 } from "../../../../src/cli/acp/view/notice-texts.js";
-import { paletteFor } from "../../../../src/cli/print/terminal.js";
+import { paletteFor } from "../../../../src/cli/print/colours-and-progress.js";
 
 const turn = {
   outcome: "completed",

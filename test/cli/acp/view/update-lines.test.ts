@@ -1,8 +1,8 @@
-import picocolors from "picocolors";
+import { createPalette } from "../../../../src/cli/print/colours-and-progress.js";
 import { expect, test } from "vitest";
 import { changedLines, diffLines, noticeLine } from "../../../../src/cli/acp/view/update-lines.js";
 
-const plainPalette = picocolors.createColors(false);
+const plainPalette = createPalette(false);
 const diff = (path: string, oldText: string | null, newText: string) => ({
   type: "diff",
   path,

@@ -98,6 +98,15 @@ const turns = {
     }
     await done(id);
   },
+  /** The second half of the first turn waits for SIGUSR1. */
+  "long-turn-in-halves": async (id) => {
+    continued ??= new Promise((resolve) => process.once("SIGUSR1", resolve));
+    for (let at = 0; at < 3_000; at++) {
+      if (at === 1_500) await continued;
+      await say(update(`${at}`));
+    }
+    await done(id);
+  },
   "reads-late": async (id, { prompt }) => {
     await say(update(createHash("sha256").update(prompt[0].text).digest("hex")));
     await done(id);
@@ -108,6 +117,8 @@ const turns = {
     await done(id);
   },
 };
+/** Pending until SIGUSR1. */
+let continued;
 const done = (id) => say({ id, result: { stopReason: "end_turn" } });
 
 let answers = 0;

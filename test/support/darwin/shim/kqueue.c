@@ -79,7 +79,16 @@ static int add_timer(int queue, const struct kevent *change) {
   return timerfd_settime(timer->fd, 0, &at, NULL);
 }
 
+static int delete(int queue, const struct kevent *change) {
+  struct note *note = find(queue, change->filter, change->ident);
+  errno = ENOENT;
+  if (note == NULL) return -1;
+  drop(note);
+  return 0;
+}
+
 static int apply(int queue, const struct kevent *change) {
+  if ((change->flags & EV_DELETE) != 0) return delete(queue, change);
   switch (change->filter) {
     case EVFILT_READ: return add(queue, EVFILT_READ, change->ident, 0, (int)change->ident);
     case EVFILT_PROC: return add_process(queue, change);

@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../../../../anchor/darwin.h"
+#include "os/darwin/darwin.h"
 #include "shim.h"
 
 #define START_SLACK_MS 50 /* start times are in clock ticks */
@@ -108,7 +108,7 @@ int proc_pidinfo(int pid, int flavor, uint64_t arg, void *buffer, int size) {
     }
     case PROC_PIDTBSDINFO: {
       struct proc_bsdinfo *out = buffer;
-      *out = (struct proc_bsdinfo){.pbi_start_tvsec = stat.start / 1000000, .pbi_start_tvusec = stat.start % 1000000};
+      *out = (struct proc_bsdinfo){.pbi_status = status_of(stat.state), .pbi_xstatus = stat.wait_status, .pbi_start_tvsec = stat.start / 1000000, .pbi_start_tvusec = stat.start % 1000000};
       snprintf(out->pbi_name, sizeof out->pbi_name, "%s", stat.command);
       return (int)sizeof *out;
     }
@@ -121,6 +121,9 @@ int proc_pidinfo(int pid, int flavor, uint64_t arg, void *buffer, int size) {
     default: return fail(EINVAL);
   }
 }
+
+/* Newest first, as the kernel of macOS lists them. */
+static int newest_first(const void *a, const void *b) { return *(const pid_t *)b - *(const pid_t *)a; }
 
 int proc_listallpids(void *buffer, int size) {
   pid_t *out = buffer;
@@ -135,6 +138,7 @@ int proc_listallpids(void *buffer, int size) {
     count++;
   }
   closedir(proc);
+  if (out != NULL) qsort(out, (size_t)count, sizeof *out, newest_first);
   return count;
 }
 

@@ -1,5 +1,6 @@
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -22,6 +23,7 @@ bool read_proc_stat(pid_t pid, struct proc_stat *out) {
   if (sscanf(close + 2, "%c %d %d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu %*d %*d %*d %*d %d %*d %llu %*u %ld", &out->state, &out->ppid,
              &out->pgid, &user, &system, &out->threads, &start, &pages) != 8)
     return false;
+  out->wait_status = (uint32_t)atoi(strrchr(close + 2, ' ') + 1); /* the last one: see proc(5) */
   const uint64_t tick_ms = 1000 / (uint64_t)sysconf(_SC_CLK_TCK);
   out->start = start;
   out->start_ms = start * tick_ms;

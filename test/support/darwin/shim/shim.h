@@ -39,6 +39,7 @@ struct proc_stat {
   uint64_t start; /* in ticks since the boot, for tests that compare it with /proc */
   uint64_t start_ms, user_ns, system_ns, resident;
   int threads;
+  uint32_t wait_status; /* of a zombie */
 };
 bool read_proc_stat(pid_t pid, struct proc_stat *out);
 

@@ -1,14 +1,34 @@
 /* sysctl(3) and the rest of what macOS has and Linux has not. */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/sysctl.h>
+#include <sys/sysmacros.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include "shim.h"
+
+/* Discards what a terminal has written and nobody has read: macOS does so with the last descriptor of the slave. */
+static void discard_unread(int slave) {
+  struct stat st;
+  unsigned number;
+  if (!isatty(slave) || ioctl(slave, TIOCGPTN, &number) == 0 || fstat(slave, &st) != 0) return;
+  (void)tcflush(slave, TCOFLUSH);
+  for (int fd = 0; fd < 1024; fd++)
+    if (ioctl(fd, TIOCGPTN, &number) == 0 && number == minor(st.st_rdev)) (void)tcflush(fd, TCIFLUSH);
+}
+
+#undef close
+int shim_close(int fd) {
+  discard_unread(fd);
+  return close(fd);
+}
 
 static ssize_t read_proc(int pid, const char *name, char *out, size_t size) {
   char path[64];
@@ -65,6 +85,29 @@ size_t shim_confstr(int name, char *out, size_t size) {
   snprintf(path, sizeof path, "/tmp/hf-darwin-%llu-%u", (unsigned long long)st.st_ino, geteuid());
   if (mkdir(path, 0700) != 0 && errno != EEXIST) return 0;
   return (size_t)snprintf(out, size, "%s/", path) + 1;
+}
+
+/* macOS tells nothing, not even a hang-up, of a descriptor of which nothing is wanted. */
+#undef poll
+int shim_poll(struct pollfd *set, nfds_t count, int timeout) {
+  enum { MOST = 1024 };
+  struct pollfd wanted[MOST];
+  if (count > MOST) return errno = EINVAL, -1;
+  for (nfds_t i = 0; i < count; i++) {
+    wanted[i] = set[i];
+    if ((set[i].events & (POLLIN | POLLPRI | POLLOUT | POLLHUP)) == 0) wanted[i].fd = -1;
+  }
+  int ready = poll(wanted, count, timeout);
+  for (nfds_t i = 0; i < count; i++) set[i].revents = wanted[i].revents;
+  return ready;
+}
+
+/* That of macOS also returns children that have stopped, and does not tell the signal that ended a child. */
+#undef waitid
+int shim_waitid(idtype_t type, id_t id, siginfo_t *out, int options) {
+  int result = waitid(type, id, out, (options & WEXITED) != 0 ? options | WSTOPPED : options);
+  if (result == 0 && out->si_pid != 0 && (out->si_code == CLD_KILLED || out->si_code == CLD_DUMPED)) out->si_status = 0;
+  return result;
 }
 
 int getpeereid(int fd, uid_t *uid, gid_t *gid) {

@@ -4,4 +4,6 @@ const { openSupervisor } = await import(open);
 const supervisor = await openSupervisor({ home, instanceId });
 const run = await supervisor.spawn({ io: "pipe", argv: ["/bin/sh", "-c", script] });
 await run.write("from the first\n");
+// Read, so that the start is on record.
+await supervisor.getRun(run.runId);
 console.log(run.runId);

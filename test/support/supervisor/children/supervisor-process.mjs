@@ -13,7 +13,8 @@ const { createSupervisor } = await load("supervisor/supervisor.js");
 const { acquireInstanceLock } = await load("home/instance-lock.js");
 const { openNativeHost } = await load("anchor/native-host.js");
 const { readMachineIdentity } = await load("home/machine-identity.js");
-const { openStateDirectory, openStore } = await load("store/open.js");
+const { openStateDirectory } = await load("store/open-state-directory.js");
+const { openStore } = await load("store/open.js");
 
 /** The type of the frame that requests an anchor from a launcher. */
 const START = 2;
@@ -125,15 +126,20 @@ function steppedStore(store) {
   return wrapped(store, {
     insertRun: async (...args) => {
       const lease = await store.insertRun(...args);
-      await reached("inserted");
+      await reached(args[3] === undefined ? "inserted" : "committed");
       return lease;
     },
+    finalizeRun: async (...args) => {
+      await reached("end-saving");
+      const record = await store.finalizeRun(...args);
+      await reached("end-saved");
+      return record;
+    },
     saveRun: async (lease, change, ...rest) => {
-      if (change.to === "exited") await reached("end-saving");
       if (change.to === "service") await reached("adopt-saving");
       const saved = await store.saveRun(lease, change, ...rest);
+      // The record of an adoption is inserted before its run is attached.
       if (change.to === "gated") await reached("committed");
-      if (change.to === "exited") await reached("end-saved");
       if (change.to === "service") await reached("adopt-saved");
       return saved;
     },
@@ -149,6 +155,8 @@ function steppedStore(store) {
 function steppedHost(host) {
   return wrapped(host, {
     start: async (spec) => {
+      // The record of a run without a process is inserted only if no anchor could be started.
+      if (stopAt === "inserted") throw new Error("no anchor is started at this step");
       const policy = settleMs === null ? spec.policy : { ...spec.policy, settleMs };
       const link = await host.start({ ...spec, policy });
       // The answer to START is held back.

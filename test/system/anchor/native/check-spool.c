@@ -1,6 +1,6 @@
 /* Compares the spool with a model in memory, with random appends, acks and limits, and in every other round with
  * segments that another program truncates, extends or removes: check-spool DIRECTORY SEED ROUNDS. */
-#include "../../../../anchor/spool.h"
+#include "run/spool.h"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -9,7 +9,7 @@ const [built, path, receiver, name, step, times] = process.argv.slice(2);
 const load = (file) => import(pathToFileURL(join(built, file)).href);
 const { Tasks } = await load("tasks/tasks.js");
 const { Notifier } = await load("tasks/notifier.js");
-const { sweepTasks } = await load("tasks/sweep.js");
+const { sweepTasks } = await load("tasks/maintenance-pass.js");
 
 const TASKS = 3;
 let left = Number(times);

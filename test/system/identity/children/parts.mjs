@@ -13,7 +13,7 @@ export const { encodeMessage, decodeMessage } = await load("anchor/protocol/mess
 export const { FrameDecoder } = await load("anchor/protocol/frame.js");
 const { readMachineIdentity } = await load("home/machine-identity.js");
 const { openSqliteStore } = await load("store/sqlite/open.js");
-const { openStateDirectory } = await load("store/open.js");
+const { openStateDirectory } = await load("store/open-state-directory.js");
 export const supervisorPath = new URL("supervisor/open.js", dist).href;
 
 /** Short, because the recovery of a run waits for it. */

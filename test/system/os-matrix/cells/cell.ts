@@ -6,7 +6,7 @@ export const ios: readonly Io[] = ["pipe", "pty"];
 
 /** An operating system with its anchor, which `HOLDFAST_ANCHOR` names. */
 export interface Platform {
-  readonly name: "Linux" | "Windows (Wine)" | "macOS (shims)";
+  readonly name: "Linux" | "Windows" | "Windows (Wine)" | "macOS (shims)";
   /** The tier of its runs. It proves which anchor served a cell. */
   readonly tier: RegExp;
   /** The library in this process; `dist/index.js` is the same in others. */

@@ -1,5 +1,5 @@
-// Bundled to one file, which runs the matrix on this system with `dist/index.js`, and prints the results as JSON. Needs the
-// checkout as working directory.
+// Bundled to one file, which runs the matrix on Windows with `dist/index.js`, and prints the results as JSON. Needs the
+// checkout as working directory. The word `wine`: under Wine.
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { runConcurrently } from "../../../../src/async/concurrency.js";
@@ -11,7 +11,7 @@ const library = (await import(pathToFileURL(resolve("dist/index.js")).href)) as 
   readonly openSupervisor: typeof openSupervisor;
 };
 const windows: Platform = {
-  name: "Windows (Wine)",
+  name: process.argv.includes("wine") ? "Windows (Wine)" : "Windows",
   tier: /^job\b/,
   openSupervisor: library.openSupervisor,
   // Under Wine a process of Node needs more than a second to start.

@@ -18,7 +18,7 @@ const GRACE_MS = 300;
 const child = (name: string): string => resolve(`test/system/os-matrix/children/${name}.mjs`);
 
 /** A zombie has ended: without a subreaper, init reaps it at some time. */
-export function isPidAlive(pid: number): boolean {
+function isPidAlive(pid: number): boolean {
   try {
     if (process.platform === "linux")
       return !/\) [ZX] [^)]*$/.test(readFileSync(`/proc/${pid}/stat`, "latin1"));
@@ -151,7 +151,7 @@ export class OsFixture implements AsyncDisposable {
     for (const pid of this.#bystanderPids.filter(isPidAlive)) process.kill(pid, "SIGKILL");
     await exited;
     await waitForPidsGone(this.#bystanderPids);
-    // Under Wine a closed store has its files open for minutes. The prefix is removed as a whole.
+    // A closed store has its files open until its statements are collected as garbage. The prefix is removed as a whole.
     if (process.platform !== "win32") await removeStateDirectory(this.home);
     assert.deepEqual(survived, [true, true], "a bystander did not survive");
   }
@@ -161,7 +161,7 @@ function hasExited(process: ChildProcess): boolean {
   return process.exitCode !== null || process.signalCode !== null;
 }
 
-export class SupervisorVictim implements AsyncDisposable {
+class SupervisorVictim implements AsyncDisposable {
   readonly runId: string;
   readonly #child: ChildProcess;
 

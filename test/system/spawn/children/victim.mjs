@@ -17,7 +17,7 @@ const [{ createSupervisor }, { acquireInstanceLock }, { openNativeHost }, { read
     load("home/machine-identity.js"),
   ]);
 const { openSqliteStore } = await load("store/sqlite/open.js");
-const { openStateDirectory } = await load("store/open.js");
+const { openStateDirectory } = await load("store/open-state-directory.js");
 
 const [, , home, instanceId, step, spawns, ownerLossMs, script] = process.argv;
 const START = 2;
@@ -77,14 +77,8 @@ function mortalStore() {
       if (name === "insertRun")
         return async (...args) => {
           const lease = await target.insertRun(...args);
-          await reached("inserted");
+          await reached(args[3] === undefined ? "inserted" : "committed");
           return lease;
-        };
-      if (name === "saveRun")
-        return async (lease, change, ...rest) => {
-          const saved = await target.saveRun(lease, change, ...rest);
-          if (change.to === "gated") await reached("committed");
-          return saved;
         };
       return bound(target, name);
     },
@@ -96,6 +90,8 @@ function mortalHost() {
     get(target, name) {
       if (name !== "start") return bound(target, name);
       return async (spec) => {
+        // The record of a run without a process is inserted only if no anchor could be started.
+        if (armed && step === "inserted") throw new Error("no anchor is started at this step");
         const link = await target.start(spec);
         // The answer to START is never received.
         if (armed && step === "asked") await new Promise(() => {});

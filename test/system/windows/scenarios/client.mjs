@@ -8,6 +8,7 @@ import { tmpdir } from "node:os";
 import { join, win32 } from "node:path";
 import { FrameDecoder } from "../../../../dist/anchor/protocol/frame.js";
 import { decodeMessage, encodeMessage } from "../../../../dist/anchor/protocol/message-codec.js";
+import { pipeProof } from "../../../../dist/anchor/protocol/pipe-proof.js";
 
 const RETRY_MS = 20;
 const PATIENCE_MS = 30_000;
@@ -21,6 +22,19 @@ export async function until(check, what, patienceMs = PATIENCE_MS) {
     if (performance.now() > late) throw new Error(`not within ${patienceMs} ms: ${what}`);
     await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
   }
+}
+
+/** The answers of a mode of the anchor to questions on its input. */
+export async function ask(words, lines) {
+  const child = spawn(process.env.HOLDFAST_ANCHOR, words, { stdio: ["pipe", "pipe", "ignore"] });
+  let text = "";
+  child.stdout.setEncoding("utf8").on("data", (part) => (text += part));
+  child.stdin.end(lines.map((line) => `${line}\n`).join(""));
+  await new Promise((resolve) => child.on("close", resolve));
+  return text
+    .trim()
+    .split("\n")
+    .map((line) => JSON.parse(line));
 }
 
 export function pipeName(path) {
@@ -66,11 +80,20 @@ export class Link {
     for (const wake of this.#waiting) wake();
   }
 
+  /** The server proves that it has written the key at the path. */
   static open(path) {
     return new Promise((resolve, reject) => {
+      const proof = pipeProof(path);
       const socket = connect(pipeName(path));
       socket.once("error", reject);
-      socket.once("connect", () => resolve(new Link(socket)));
+      socket.write(proof.challenge);
+      socket.on("data", function take(chunk) {
+        const rest = proof.take(chunk);
+        if (rest === null) return;
+        socket.off("data", take).off("error", reject);
+        resolve(new Link(socket));
+        if (rest.length > 0) socket.emit("data", rest);
+      });
     });
   }
 

@@ -88,6 +88,14 @@ export const commands = {
     return { words, received: JSON.parse(output.toString()) };
   },
 
+  /** Whether the leader of a run ignores Ctrl-C: on a terminal, and without. */
+  async interrupts() {
+    const codes = [];
+    for (const pty of [1, 0])
+      codes.push((await complete([treeProgram, "interruptible"], { pty })).leader.code);
+    return codes;
+  },
+
   async environment() {
     const directory = temporary();
     const env = [
@@ -123,6 +131,12 @@ export const commands = {
       name: await attempt("run_b", ["no-such-program"]),
       directory: await attempt("run_c", [cmd], { cwd: "C:\\no\\such" }),
       batch: await attempt("run_d", [batch]),
+      // Windows opens x.cmd for both.
+      dot: await attempt("run_e", [`${batch}.`]),
+      space: await attempt("run_f", [`${batch} . `]),
+      // It would be looked for in the anchor's own directory, that of the system.
+      relative: await attempt("run_g", [".\\cmd.exe"]),
+      long: await attempt("run_h", [cmd], { cwd: `C:\\${"d\\".repeat(150)}` }),
     };
     const left = readdirSync(join(launcher.directory, "runs"));
     launcher.holding.close();

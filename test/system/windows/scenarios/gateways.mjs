@@ -7,9 +7,22 @@ import { isAlive, Launcher, until } from "./client.mjs";
 import { ending, node, program, temporary, treeProgram } from "./commands-to-run.mjs";
 
 const main = fileURLToPath(new URL("main.mjs", import.meta.url));
+const STDIO = { stdio: ["ignore", "ignore", "inherit"] };
 
 function inJob(may, state) {
-  return spawn(treeProgram, ["caller", may, `"${node}" "${main}" asGateway "${state}"`], { stdio: "ignore" });
+  return spawn(treeProgram, ["caller", may, `"${node}" "${main}" asGateway "${state}"`], STDIO);
+}
+
+/** What the gateway has written when its run is running. */
+function stateOf(gateway, state) {
+  return until(
+    () => {
+      if (gateway.exitCode !== null) throw new Error(`the gateway ended with ${gateway.exitCode}`);
+      return existsSync(state) && JSON.parse(readFileSync(state, "utf8"));
+    },
+    "the gateway has a run",
+    40_000,
+  );
 }
 
 /** Ends the process that `start` returns when its run is running, and takes the run over. */
@@ -17,11 +30,7 @@ async function survive(start) {
   const directory = temporary();
   const state = join(directory, "state.json");
   const gateway = start(state);
-  const known = await until(
-    () => existsSync(state) && JSON.parse(readFileSync(state, "utf8")),
-    "the gateway has a run",
-    40_000,
-  );
+  const known = await stateOf(gateway, state);
   gateway.kill("SIGKILL");
   await new Promise((resolve) => gateway.on("exit", resolve));
   const launcher = new Launcher(known.directory, null);
@@ -37,7 +46,7 @@ async function survive(start) {
 export const gateways = {
   /** The gateway is another process, which is killed. */
   async gatewayDies() {
-    return survive((state) => spawn(node, [main, "asGateway", state], { stdio: "ignore" }));
+    return survive((state) => spawn(node, [main, "asGateway", state], STDIO));
   },
 
   /** The gateway is in a job, which ends when the process is killed that has its handle. */
@@ -48,11 +57,7 @@ export const gateways = {
   async callersJobHolds() {
     const state = join(temporary(), "state.json");
     const caller = inJob("stay", state);
-    const { note } = await until(
-      () => existsSync(state) && JSON.parse(readFileSync(state, "utf8")),
-      "the gateway has a run",
-      40_000,
-    );
+    const { note } = await stateOf(caller, state);
     caller.kill("SIGKILL");
     return { note };
   },

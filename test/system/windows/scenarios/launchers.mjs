@@ -1,23 +1,10 @@
 // Launchers, sockets, and modes that answer questions.
 import { spawn } from "node:child_process";
 import { existsSync, rmSync } from "node:fs";
-import { createServer } from "node:net";
+import { connect, createServer } from "node:net";
 import { join } from "node:path";
-import { isAlive, Launcher, Link, until } from "./client.mjs";
-import { ending, program, shell } from "./commands-to-run.mjs";
-
-/** The answers of a mode of the anchor to questions on its input. */
-async function ask(words, lines) {
-  const child = spawn(process.env.HOLDFAST_ANCHOR, words, { stdio: ["pipe", "pipe", "ignore"] });
-  let text = "";
-  child.stdout.setEncoding("utf8").on("data", (part) => (text += part));
-  child.stdin.end(lines.map((line) => `${line}\n`).join(""));
-  await new Promise((resolve) => child.on("close", resolve));
-  return text
-    .trim()
-    .split("\n")
-    .map((line) => JSON.parse(line));
-}
+import { ask, isAlive, Launcher, Link, pipeName, until } from "./client.mjs";
+import { ending, program, shell, temporary, treeProgram } from "./commands-to-run.mjs";
 
 export const launchers = {
   async deletedSocket() {
@@ -47,16 +34,19 @@ export const launchers = {
     return { right: ends.filter(Boolean).length };
   },
 
-  /** A client that sends half a frame and one that sends nothing do not disturb others. */
+  /** A client that sends half a challenge, or half a frame, and one that sends nothing do not disturb others. */
   async silentClients() {
     const launcher = await Launcher.start();
     const path = join(launcher.directory, "launcher.sock");
     const silent = await Link.open(path);
     const partial = await Link.open(path);
     partial.socket.write(Buffer.from([1, 2]));
+    const unproven = connect(pipeName(path));
+    unproven.on("error", () => {}).write(Buffer.alloc(5));
     const link = await launcher.run("run_b", shell("exit 3"), { verbatim: true });
     const { leader } = ending(await link.receive("exited"));
     silent.close();
+    unproven.destroy();
     partial.close();
     launcher.holding.close();
     return { leader };
@@ -91,9 +81,13 @@ export const launchers = {
         `port ${port}`,
         `members ${cgroupInode} ${cgroup}`,
         `cgroup ${cgroupInode} ${cgroup}`,
+        `members 1 ${cgroup}`,
+        `cgroup 1 ${cgroup}`,
+        `cgroup ${cgroupInode} Global\\holdfast-`,
       ],
     );
-    const [seen, other, none, listener, members, state] = answers;
+    const [seen, other, none, listener, members, state, ...notOfRecord] = answers;
+    const [anchor] = await ask(["inspect"], [String(anchorPid)]);
     link.send("stop", { reason: "manual-cancel", actor: "test", requestId: "r1", graceMs: 0 });
     await link.receive("exited");
     const after = await until(async () => {
@@ -113,9 +107,36 @@ export const launchers = {
       none,
       listener: { open: listener.open, holder: listener.holders.some(({ pid }) => pid === process.pid) },
       members: members?.map(({ pid }) => pid === rootPid) ?? null,
+      belowAnchor: anchor.descendants.map(({ pid, command }) => pid === rootPid || command),
       state,
+      notOfRecord,
       after,
     };
+  },
+
+  /** Exit codes of `tree private`. A pipe of Node is for comparison. */
+  async access() {
+    const server = createServer(() => {});
+    const ofNode = pipeName(join(temporary(), "node"));
+    await new Promise((resolve) => server.listen(ofNode, resolve));
+    server.unref();
+    const launcher = await Launcher.start();
+    const link = await launcher.run("run_access", program("setInterval(() => {}, 1000)"));
+    const names = {
+      launcher: pipeName(join(launcher.directory, "launcher.sock")),
+      anchor: pipeName(join(launcher.runDirectory("run_access"), "sock")),
+      job: link.welcome.cgroup,
+      ofNode,
+    };
+    const codes = {};
+    for (const [what, name] of Object.entries(names)) {
+      const child = spawn(treeProgram, ["private", name], { stdio: "ignore" });
+      codes[what] = await new Promise((resolve) => child.on("exit", resolve));
+    }
+    link.send("stop", { reason: "manual-cancel", actor: "test", requestId: "r1", graceMs: 0 });
+    await link.receive("exited");
+    launcher.holding.close();
+    return codes;
   },
 
   async limits() {

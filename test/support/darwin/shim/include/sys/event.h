@@ -8,6 +8,7 @@
 #define EVFILT_PROC (-5)
 #define EVFILT_TIMER (-7)
 #define EV_ADD 0x0001
+#define EV_DELETE 0x0002
 #define EV_ONESHOT 0x0010
 #define EV_CLEAR 0x0020
 #define NOTE_EXIT 0x80000000u

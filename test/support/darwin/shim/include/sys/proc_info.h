@@ -20,6 +20,7 @@
 #define TSI_S_LISTEN 1
 
 struct proc_bsdinfo {
+  uint32_t pbi_status, pbi_xstatus;
   char pbi_name[2 * MAXCOMLEN];
   uint64_t pbi_start_tvsec, pbi_start_tvusec;
 };

@@ -1,0 +1,1 @@
+export declare const reasons: Readonly<Record<string, string>>;

@@ -1,0 +1,24 @@
+import { expect } from "vitest";
+import type { GatewayClient } from "../../src/api/client.js";
+import type { BrowserForFile, BrowserPage } from "./browser.js";
+
+/** Opens a view of the dashboard in a browser of its own. */
+export async function openView(
+  browser: BrowserForFile,
+  client: GatewayClient,
+  path: string,
+  options: { readonly width?: number; readonly height?: number; readonly dark?: boolean } = {},
+): Promise<BrowserPage> {
+  const opened = await browser.open(options);
+  const { url } = await client.openDashboard({ body: {} });
+  await opened.page.goto(url);
+  // The link has been exchanged: leaving earlier would lose the login.
+  await opened.page.getByTitle("connection: live").waitFor();
+  if (path !== "/") await opened.page.goto(new URL(path, url).href);
+  return opened;
+}
+
+/** Nothing is wider than the window. */
+export async function expectNoOverflow({ page }: Pick<BrowserPage, "page">): Promise<void> {
+  expect(await page.evaluate("document.documentElement.scrollWidth - innerWidth")).toBe(0);
+}

@@ -1,0 +1,6 @@
+import { storedLogin } from "../api/token.js";
+
+/** False: the page has the rights of a session, and some routes do not exist for it. */
+export function viewerIsOperator(): boolean {
+  return storedLogin()?.sessionId === null;
+}

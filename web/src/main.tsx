@@ -1,0 +1,9 @@
+import { render } from "preact";
+import { App } from "./app/app.js";
+import { startSession } from "./app/session.js";
+import { applyTheme } from "./app/theme.js";
+
+applyTheme();
+void startSession();
+const root = document.querySelector("#app");
+if (root !== null) render(<App />, root);

@@ -1,0 +1,115 @@
+import type { ComponentChildren } from "preact";
+import { request } from "../../api/client.js";
+import type { GatewayStatus } from "../../api/types.js";
+import { Badge } from "../../components/badge.js";
+import { ErrorBox } from "../../components/error-box.js";
+import { Section } from "../../components/section.js";
+import { TimeAgo } from "../../components/time-ago.js";
+import { useResource } from "../../live/use-resource.js";
+
+const POLL_MS = 10_000;
+/** Beyond so many tasks, a list says no more than their number. */
+const TASKS_SHOWN = 20;
+
+interface Finding {
+  readonly key: string;
+  readonly state: "warn" | "bad";
+  readonly text: ComponentChildren;
+}
+
+/** What needs the operator's attention: the store, other gateways, and tasks. */
+export function Findings({ status }: { readonly status: GatewayStatus }) {
+  const audit = useResource(
+    "findings",
+    async (signal) => {
+      const [{ findings }, { gateways }] = await Promise.all([
+        request("auditTasks", { signal }),
+        request("listGateways", { signal }),
+      ]);
+      return { findings, gateways };
+    },
+    { everyMs: POLL_MS },
+  );
+  const found = storeFindings(status);
+  for (const { instanceId, hostName, presence, lastHeardAt } of audit.value?.gateways ?? [])
+    if (presence === "silent" || presence === "unreachable")
+      found.push({
+        key: instanceId,
+        state: presence === "silent" ? "warn" : "bad",
+        text: (
+          <>
+            The gateway on <bdi>{hostName}</bdi> (<code>{instanceId}</code>) sends no heartbeat
+            {lastHeardAt !== null && (
+              <>
+                , the last one <TimeAgo at={lastHeardAt} />
+              </>
+            )}
+            . <a href="/hosts">Its runs</a>
+          </>
+        ),
+      });
+  const tasks = audit.value?.findings ?? [];
+  for (const { code, taskId, detail } of tasks.slice(0, TASKS_SHOWN))
+    found.push({
+      key: `${taskId} ${code}`,
+      state: "warn",
+      text: (
+        <>
+          <a href={`/tasks/${taskId}`}>{taskId}</a>: <bdi>{detail}</bdi>
+        </>
+      ),
+    });
+  if (tasks.length > TASKS_SHOWN)
+    found.push({
+      key: "more",
+      state: "warn",
+      text: `${tasks.length - TASKS_SHOWN} more tasks: holdfast tasks audit`,
+    });
+  return (
+    <Section title="Findings" count={found.length}>
+      {audit.error !== null && <ErrorBox error={audit.error} retry={audit.reload} />}
+      <ul class="findings">
+        {found.map(({ key, state, text }) => (
+          <li key={key}>
+            <Badge tone={state === "bad" ? "bad" : "wait"}>{state}</Badge>
+            <span>{text}</span>
+          </li>
+        ))}
+        {found.length === 0 && (
+          <li>
+            <Badge tone="good">ok</Badge>
+            <span>The store, the gateways and the tasks need no attention.</span>
+          </li>
+        )}
+      </ul>
+      <p class="hint">
+        <code>holdfast doctor</code> also checks the machine, the config file and the channels.
+      </p>
+    </Section>
+  );
+}
+
+function storeFindings({ ready, storeAway, storeWrites }: GatewayStatus): Finding[] {
+  const found: Finding[] = [];
+  if (storeAway !== null)
+    found.push({ key: "away", state: "bad", text: `The store cannot be read: ${storeAway}` });
+  if (!storeWrites.writable)
+    found.push({
+      key: "writes",
+      state: "bad",
+      text: (
+        <>
+          The store cannot be written{storeWrites.refusal === null ? "" : `: ${storeWrites.refusal}`}
+          {storeWrites.since !== null && (
+            <>
+              , since <TimeAgo at={storeWrites.since} />
+            </>
+          )}
+          ; {storeWrites.backlog} writes wait.
+        </>
+      ),
+    });
+  if (!ready)
+    found.push({ key: "ready", state: "warn", text: "The gateway reconciles the runs of its predecessor." });
+  return found;
+}

@@ -1,0 +1,117 @@
+import type { ResponseOf } from "../../../../src/api/contract.js";
+import { Badge, type Tone } from "../../components/badge.js";
+import { formatDuration } from "../../components/duration.js";
+import { Table } from "../../components/table.js";
+import { TimeAgo } from "../../components/time-ago.js";
+
+type TaskEvent = ResponseOf<"getTask">["events"][number];
+type Message = ResponseOf<"getTask">["messages"][number];
+
+const TONES: Readonly<Record<Message["status"], Tone>> = {
+  pending: "live",
+  delivered: "good",
+  session_queued: "wait",
+  failed: "bad",
+  parent_missing: "bad",
+  dismissed: "quiet",
+};
+
+/** Who was told what, and when. */
+export function MessageTable({ messages }: { readonly messages: readonly Message[] }) {
+  return (
+    <Table
+      caption="Messages about this task"
+      rows={messages}
+      rowKey={({ id, target }) => `${id} ${JSON.stringify(target)}`}
+      columns={[
+        {
+          title: "State",
+          cell: ({ status }) => <Badge tone={TONES[status]}>{status.replaceAll("_", " ")}</Badge>,
+        },
+        { title: "To", cell: ({ target }) => <Target target={target} /> },
+        {
+          title: "Message",
+          wide: true,
+          cell: ({ text, error }) => (
+            <span title={error ?? text}>
+              {error === null ? <bdi>{text}</bdi> : <bdi class="problem">{error}</bdi>}
+            </span>
+          ),
+        },
+        { title: "Attempts", numeric: true, cell: ({ attempts }) => attempts },
+        {
+          title: "When",
+          numeric: true,
+          cell: ({ settledAt, createdAt }) => <TimeAgo at={settledAt ?? createdAt} />,
+        },
+      ]}
+    />
+  );
+}
+
+function Target({ target }: Pick<Message, "target">) {
+  if (target.kind === "session")
+    return (
+      <a href={`/sessions/${target.sessionId}`} class="cut">
+        session {target.sessionId}
+      </a>
+    );
+  const { channel, address } = target;
+  return <bdi class="cut">{address === null ? channel : `${channel} (${address})`}</bdi>;
+}
+
+/** What happened to the task, newest first. */
+export function TaskHistory({ events }: { readonly events: readonly TaskEvent[] }) {
+  return (
+    <ol class="history">
+      {events.toReversed().map((event) => (
+        <li key={event.seq}>
+          <b>{event.type}</b>
+          <bdi class="anywhere">{eventText(event)}</bdi>
+          <span class="quiet">
+            <TimeAgo at={event.at} />
+          </span>
+        </li>
+      ))}
+    </ol>
+  );
+}
+
+/** As `holdfast tasks show` says it. */
+function eventText({ type, data }: TaskEvent): string {
+  const word = (name: string): string => {
+    const value = data[name];
+    return typeof value === "string" ? value : "";
+  };
+  const by = word("actor") === "" ? "" : `by ${word("actor")}`;
+  switch (type) {
+    case "created":
+      return join(word("runtime"), word("policy"));
+    case "started":
+      return "";
+    case "progress":
+      return word("text");
+    case "stalled":
+      return `no event for ${formatDuration(Number(data["silentMs"] ?? 0))}`;
+    case "policy":
+      return join(`${word("from")} → ${word("to")}`, word("target"), by);
+    case "linked":
+      return join(word("runId"), word("turnId"), word("childSessionId"));
+    case "missing":
+      return "no process is known to work on it";
+    case "ended":
+      return join(word("outcome") === "blocked" ? "blocked" : word("status"), by);
+    case "refused":
+      return `${join(word("said"), word("status"))}: it ${word("why") === "ended" ? "has ended" : "has not started"}`;
+    case "retried":
+      return join(word("why"), word("channel"), by);
+    case "dismissed":
+      return by;
+    case "restored":
+      return word("why");
+  }
+}
+
+function join(...parts: readonly string[]): string {
+  return parts.filter((part) => part !== "").join(", ");
+}
