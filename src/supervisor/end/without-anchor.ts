@@ -253,12 +253,12 @@ export async function endWithoutAnchor(
 /** The anchor with its verifiable identity. Null: it is not recorded, or its pid is of another machine or namespace. */
 export function verifiableAnchor(
   { machine }: Pick<AnchorHost, "machine">,
-  recorded: Pick<RecordedIdentity, "anchor" | "anchorPath" | "machine">,
+  recorded: Pick<RecordedIdentity, "anchor" | "anchorPath" | "machine" | "run">,
 ): KnownAnchor | null {
-  const { anchor, anchorPath } = recorded;
+  const { anchor, anchorPath, run } = recorded;
   return anchor === null || !isSameMachine(machine, recorded.machine)
     ? null
-    : { identity: anchor, path: anchorPath };
+    : { identity: anchor, path: anchorPath, runId: run.runId };
 }
 
 /** Describes the actions taken, for the record and the operator. */
