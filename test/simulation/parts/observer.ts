@@ -92,6 +92,13 @@ export class SimulatedObserver {
     });
   }
 
+  listOpenRunDirectories(pid: number): Promise<readonly string[]> {
+    return this.ask(() => {
+      const runId = this.place.processes.get(pid)?.directoryOf ?? null;
+      return runId === null ? [] : [runId];
+    });
+  }
+
   continueAnchor(known: KnownAnchor): Promise<string | null> {
     return this.ask(() => {
       const found = findAnchor(this.place, known, this.world.flaws.anchorByProgram);

@@ -3,6 +3,7 @@ import { randomBytes } from "node:crypto";
 import { rm } from "node:fs/promises";
 import { expect, onTestFinished, test } from "vitest";
 import { findAnchorBinary } from "../../../src/anchor/binary.js";
+import { listOpenRunDirectories } from "../../../src/anchor/inspect/open-run-directories.js";
 import { continueAnchor, reap } from "../../../src/anchor/inspect/reap.js";
 import { anchorEnvironment } from "../../../src/anchor/one-shot-modes.js";
 import { encodeMessage, type MessageFields } from "../../../src/anchor/protocol/message-codec.js";
@@ -50,6 +51,7 @@ test("without unique ids, the anchor of another run with the recorded pid and st
   await owner.receive("started");
   await using silent = await silenceAnchor(welcome.anchorPid, "SIGSTOP");
 
+  expect(await listOpenRunDirectories(welcome.anchorPid)).toEqual(["run_other"]);
   expect(await stop(welcome, "run_stopped")).toMatchObject({ verified: false, killed: 0, anchor: null });
   expect(await stop(welcome, "run_oth")).toMatchObject({ verified: false });
   expect(await continueAnchor(findAnchorBinary(), recorded(welcome, "run_stopped"))).toContain(
@@ -90,6 +92,7 @@ test("without unique ids, a silent warm anchor that has not read START is ended 
   const welcome = await owner.receive("welcome");
   await using _silent = await silenceAnchor(welcome.anchorPid, "SIGSTOP");
   expect(existsSync(launcher.runDirectory(".run_a"))).toBe(true);
+  expect(await listOpenRunDirectories(welcome.anchorPid)).toEqual(["run_a"]);
   expect(await stop(welcome, "run_b")).toMatchObject({ verified: false });
   expect(await stop(welcome, "run_a")).toMatchObject({ verified: true, anchor: "killed" });
   await waitFor(() => !isAlive(welcome.rootPid));
