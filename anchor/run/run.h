@@ -239,7 +239,7 @@ bool backlogged(const struct connection *connection);
 void drop_silent_connections(struct run *run, uint64_t now);
 const char *tier(struct run *run);
 
-/* commands.c */
+/* dispatch.c */
 /* Reads and handles requests. False: the connection has ended or violated the protocol. */
 bool connection_read(struct run *run, struct connection *connection);
 

@@ -8,10 +8,10 @@ import type {
   DirectoryScope,
   InspectOptions,
   RunAddress,
-} from "./host.js";
+} from "./host-interface.js";
 import { LEASE_MARKER, listMarkedProcesses, type MarkedProcess } from "./inspect/marked-processes.js";
 import { BatchedInspection } from "./inspect/batched-inspection.js";
-import { inspectCgroups } from "./inspect/cgroups.js";
+import { inspectCgroups } from "./inspect/cgroups-and-limits.js";
 import { inspectProcesses } from "./inspect/processes.js";
 import { inspectTrees, type InspectedTrees } from "./inspect/trees.js";
 import { inspectPort } from "./inspect/ports.js";

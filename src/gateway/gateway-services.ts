@@ -1,5 +1,5 @@
 import type { AcpController } from "../acp/controller.js";
-import type { RestingCheck } from "../async/resting-check.js";
+import type { RestingCheck } from "../async/throttled-check.js";
 import type { Config } from "../config/schema.js";
 import type { AccessDenial } from "../sessions/authorizer.js";
 import type { StoreWait } from "../store/retry-while-away.js";

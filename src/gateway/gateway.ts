@@ -1,6 +1,6 @@
 import type { ShutdownPolicy } from "../api/routes/gateway.js";
 import { deferred } from "../async/deferred.js";
-import { RestingCheck } from "../async/resting-check.js";
+import { RestingCheck } from "../async/throttled-check.js";
 import { secretVariables } from "../config/channels.js";
 import { type Config, parseConfig } from "../config/schema.js";
 import { defaults } from "../defaults.js";

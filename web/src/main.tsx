@@ -1,6 +1,6 @@
 import { render } from "preact";
 import { App } from "./app/app.js";
-import { startSession } from "./app/session.js";
+import { startSession } from "./app/login.js";
 import { applyTheme } from "./app/theme.js";
 
 applyTheme();

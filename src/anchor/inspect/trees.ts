@@ -1,8 +1,8 @@
 import { asArray, asNullable } from "../../text/parse-json.js";
 import { queryAnchor } from "../one-shot-modes.js";
-import type { CgroupRef } from "../run-dir/file-contents.js";
-import { cgroupQuery, isValidCgroup, toCgroupState } from "./cgroups.js";
-import type { CgroupState, InspectOptions, ProcessEvidence } from "./evidence.js";
+import type { CgroupRef } from "../run-dir/run-file-types.js";
+import { cgroupQuery, isValidCgroup, toCgroupState } from "./cgroups-and-limits.js";
+import type { CgroupState, InspectOptions, ProcessEvidence } from "./evidence-types.js";
 import {
   type LiveProcesses,
   type ProcessQuery,

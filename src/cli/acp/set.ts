@@ -1,6 +1,6 @@
 import type { ResponseOf } from "../../api/contract.js";
 import { BadInput } from "../../errors.js";
-import type { AgentReport } from "../../model/acp/agent-report.js";
+import type { AgentReport } from "../../model/acp/agent-reported-state.js";
 import type { AgentSettings } from "../../model/acp/agent-settings.js";
 import { connectOrStart } from "../client/connect.js";
 import { resolveAcpSession } from "../client/resolve-acp-session.js";

@@ -1,5 +1,5 @@
 import { text } from "node:stream/consumers";
-import { CliOutputStream } from "../../agents/cli-output.js";
+import { CliOutputStream } from "../../agents/one-shot-output.js";
 import type { GatewayClient } from "../../api/client.js";
 import type { RequestOf, ResponseOf } from "../../api/contract.js";
 import type { CliOutput } from "../../config/agents.js";

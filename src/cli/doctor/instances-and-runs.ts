@@ -1,4 +1,4 @@
-import type { RunAddress } from "../../anchor/host.js";
+import type { RunAddress } from "../../anchor/host-interface.js";
 import { systemClock } from "../../async/clock.js";
 import { runConcurrently } from "../../async/concurrency.js";
 import { defaults } from "../../defaults.js";

@@ -22,9 +22,9 @@ import { formatDuration } from "../options/units.js";
 import { exitCodes } from "../print/exit-code.js";
 import { notice } from "../print/errors-and-notices.js";
 import { print, toJson } from "../print/write-output.js";
-import { printStopResult, startBackgroundGateway, stopResultJson } from "./start-stop-status.js";
+import { printStopResult, startBackgroundGateway, stopResultJson } from "./start-and-stop.js";
 import { gatewayStatusLine } from "./status.js";
-import { locateAfterRebind, stopGateway } from "./stop.js";
+import { locateAfterRebind, stopGateway } from "./stop-gateway.js";
 
 /** Runs named when no gateway is left; the rest is counted. */
 const NAMED_RUNS = 10;

@@ -1,5 +1,5 @@
 import { findAnchorBinary } from "../../anchor/binary.js";
-import type { ProcessEvidence } from "../../anchor/host.js";
+import type { ProcessEvidence } from "../../anchor/host-interface.js";
 import { LEASE_MARKER, listMarkedProcesses } from "../../anchor/inspect/marked-processes.js";
 import { HIDDEN_STATE } from "../../model/process.js";
 import type { LiveProcesses } from "../../anchor/inspect/processes.js";

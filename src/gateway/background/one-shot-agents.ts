@@ -1,6 +1,6 @@
-import { newAgentSessionId, takesNewSessionId } from "../../agents/command-line.js";
+import { newAgentSessionId, takesNewSessionId } from "../../agents/one-shot-command.js";
 import { oneShotResult, type OneShotResult } from "../../agents/one-shot-result.js";
-import { RestingCheck } from "../../async/resting-check.js";
+import { RestingCheck } from "../../async/throttled-check.js";
 import type { AgentEntry } from "../../config/agents.js";
 import { defaults } from "../../defaults.js";
 import { formatExitCode } from "../../text/exit-code.js";

@@ -1,4 +1,4 @@
-import { RestingCheck } from "../../async/resting-check.js";
+import { RestingCheck } from "../../async/throttled-check.js";
 import { defaults } from "../../defaults.js";
 import { errorMessage } from "../../home/errno.js";
 import type { NewRunEvent } from "../../model/run-event.js";

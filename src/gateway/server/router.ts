@@ -35,7 +35,7 @@ import { createServiceHandlers } from "../routes/services.js";
 import { createApprovalHandlers, createSessionHandlers } from "../routes/sessions.js";
 import { createTaskHandlers } from "../routes/tasks.js";
 import { type AdmissionControl, type CountedRequest, NOT_COUNTED } from "./admission-control.js";
-import { readJson, sendJson } from "./json-messages.js";
+import { readJson, sendJson } from "./json-bodies.js";
 import { RequestPipelines, RequestRateLimiter } from "./request-limits.js";
 import type { ListenerPolicy } from "./listeners.js";
 import { MCP_PATH, type McpEndpoint } from "./mcp-endpoint.js";

@@ -2,7 +2,7 @@ import { type IncomingMessage, STATUS_CODES } from "node:http";
 import type { Duplex } from "node:stream";
 import { setTimeout } from "node:timers/promises";
 import { WebSocket, WebSocketServer } from "ws";
-import type { StreamName } from "../../anchor/host.js";
+import type { StreamName } from "../../anchor/host-interface.js";
 import {
   type AttachServerMessage,
   CLOSE_COMPLETE,

@@ -6,7 +6,7 @@ import { ErrorBox } from "../components/error-box.js";
 import { connection } from "../live/connection.js";
 import { ConnectionBanner } from "./connection-banner.js";
 import { matchPath, path } from "../router/location.js";
-import { endSession, viewedSession } from "./session.js";
+import { endSession, viewedSession } from "./login.js";
 import { ThemeSwitch } from "./theme-switch.js";
 import { viewerIsOperator } from "../live/viewer.js";
 import type { View, ViewProps } from "../router/view.js";

@@ -1,8 +1,8 @@
 import { isatty } from "node:tty";
 import { applyToolUpdate, contentText, type ToolCallSummary } from "../../../acp/turn/turn-summary.js";
-import { parseUsage } from "../../../acp/agent/agent-report.js";
+import { parseUsage } from "../../../acp/agent/agent-reported-state.js";
 import { defaults } from "../../../defaults.js";
-import type { AgentReport } from "../../../model/acp/agent-report.js";
+import type { AgentReport } from "../../../model/acp/agent-reported-state.js";
 import { sanitizeText } from "../../../text/sanitize.js";
 import { truncateToWidth } from "../../../text/display-width.js";
 import { notice } from "../../print/errors-and-notices.js";
@@ -35,7 +35,7 @@ import {
   turnEndNotice,
   type WatchedUpdate,
 } from "./notice-texts.js";
-import { diffLines, noticeLine, planLine } from "./update-lines.js";
+import { diffLines, noticeLine, planLine } from "./diff-and-plan-lines.js";
 
 type Kind = "text" | "thought" | "lines";
 type RawUpdate = Parameters<typeof applyToolUpdate>[0];

@@ -9,7 +9,7 @@ import { TimeUntil } from "../time-ago.js";
 import { type Action, useAction } from "../use-action.js";
 import { ElicitationForm } from "./elicitation-form.js";
 import { PagedQuestion } from "./paged-question.js";
-import { useArmed } from "./use-armed.js";
+import { useArmed } from "./use-answer-delay.js";
 
 type Answer = RequestOf<"acpAnswer">["body"];
 

@@ -2,9 +2,9 @@ import { signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { request } from "../api/client.js";
 import { connection } from "./connection.js";
-import { measure, type RunUsage } from "./usage.js";
+import { measure, type RunUsage } from "./run-usage.js";
 import { viewerIsOperator } from "./viewer.js";
-import { sleep, untilVisible, whileVisible } from "./visibility.js";
+import { sleep, untilVisible, whileVisible } from "./page-visibility.js";
 
 /** Processes, CPU and memory of open runs by their ids. Empty in the view of a session. */
 export const allUsage = signal<ReadonlyMap<string, RunUsage>>(new Map());

@@ -1,6 +1,6 @@
 import type { ProcessIdentity, Residue, Survivor } from "../../model/process.js";
 import type { Emptiness, KillMode } from "../../model/run.js";
-import type { CgroupRef } from "../run-dir/file-contents.js";
+import type { CgroupRef } from "../run-dir/run-file-types.js";
 
 export interface ProcessEvidence {
   readonly identity: ProcessIdentity;

@@ -1,5 +1,5 @@
 import { serveStdio } from "@modelcontextprotocol/server/stdio";
-import type { SessionConnector } from "../session/connection.js";
+import type { SessionConnector } from "../session/session-connection.js";
 import { SubscribingTransport } from "./subscribing-transport.js";
 import { createMcpServer } from "../server.js";
 import { StdioTransport } from "./stdio-transport.js";

@@ -3,7 +3,7 @@ import {
   EMPTY_AGENT_REPORT,
   stateAfterAnswer,
   stateAfterUpdates,
-} from "../../../src/acp/agent/agent-report.js";
+} from "../../../src/acp/agent/agent-reported-state.js";
 import { defaults } from "../../../src/defaults.js";
 
 const modes = {

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { digestInput } from "../../../src/acp/turn/input-digest.js";
+import { digestInput } from "../../../src/acp/turn/tool-input-digest.js";
 import { TurnSummary } from "../../../src/acp/turn/turn-summary.js";
 import { defaults } from "../../../src/defaults.js";
 

@@ -4,7 +4,7 @@ import { endpoints } from "../../api/endpoints.js";
 import { Semaphore } from "../../async/concurrency.js";
 import { defaults } from "../../defaults.js";
 import { HoldfastError, TooManyRequests } from "../../errors.js";
-import type { SessionConnection } from "./connection.js";
+import type { SessionConnection } from "./session-connection.js";
 
 /** The address of a session's gateway, with the directory and environment of the session's commands. */
 export interface SessionAccess extends Pick<SessionConnection, "cwd" | "environment"> {

@@ -9,7 +9,7 @@ import type {
   SilentFile,
   StreamName,
   SweptFile,
-} from "./run-dir/file-contents.js";
+} from "./run-dir/run-file-types.js";
 import type {
   CgroupState,
   InspectOptions,
@@ -18,14 +18,14 @@ import type {
   ProcessEvidence,
   ReapRequest,
   ReapResult,
-} from "./inspect/evidence.js";
+} from "./inspect/evidence-types.js";
 import type { AnchorLink, StartSpec } from "./protocol/link-contract.js";
 import type { LocalInstance } from "./instance/instance-directories.js";
 
 export type { LocalInstance };
-export type * from "./inspect/evidence.js";
+export type * from "./inspect/evidence-types.js";
 export type * from "./protocol/link-contract.js";
-export type * from "./run-dir/file-contents.js";
+export type * from "./run-dir/run-file-types.js";
 
 /**
  * The only interface to start, inspect or signal processes. The native host uses the anchor binary; a simulated one has

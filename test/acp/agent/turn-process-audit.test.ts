@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { auditTurn, listProcessKeys } from "../../../src/acp/agent/process-tree.js";
+import { auditTurn, listProcessKeys } from "../../../src/acp/agent/turn-process-audit.js";
 import type { Terminals } from "../../../src/acp/client/terminals.js";
 import { defaultAcpLimits } from "../../../src/acp/limits.js";
 import { SessionWriter } from "../../../src/acp/session-writer.js";

@@ -8,7 +8,7 @@ import type {
   RunScope,
   SpawnFailure,
   SweptFile,
-} from "./file-contents.js";
+} from "./run-file-types.js";
 import type { Survivor, ProcessIdentity, Residue } from "../../model/process.js";
 import { REAPED_USAGE, type KillMode, type RunUsage, type UsageSource } from "../../model/run.js";
 import {

@@ -1,5 +1,5 @@
 import { defaults } from "../../defaults.js";
-import type { AgentChoices, AgentConfigOption, AgentReport } from "../../model/acp/agent-report.js";
+import type { AgentChoices, AgentConfigOption, AgentReport } from "../../model/acp/agent-reported-state.js";
 import { boundedString } from "../turn/turn-summary.js";
 import { isObject, type RpcOutcome, type SessionUpdate } from "../wire/message.js";
 

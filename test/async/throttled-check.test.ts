@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { RestingCheck } from "../../src/async/resting-check.js";
+import { RestingCheck } from "../../src/async/throttled-check.js";
 import { deferred } from "../../src/async/deferred.js";
 
 const LONG_MS = 3_600_000;

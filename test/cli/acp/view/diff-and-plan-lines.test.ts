@@ -1,6 +1,6 @@
 import { createPalette } from "../../../../src/cli/print/colours-and-progress.js";
 import { expect, test } from "vitest";
-import { changedLines, diffLines, noticeLine } from "../../../../src/cli/acp/view/update-lines.js";
+import { changedLines, diffLines, noticeLine } from "../../../../src/cli/acp/view/diff-and-plan-lines.js";
 
 const plainPalette = createPalette(false);
 const diff = (path: string, oldText: string | null, newText: string) => ({

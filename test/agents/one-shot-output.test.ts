@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { CliOutputStream, parseCliOutput } from "../../src/agents/cli-output.js";
+import { CliOutputStream, parseCliOutput } from "../../src/agents/one-shot-output.js";
 import { CLI_OUTPUTS, type CliOutput } from "../../src/config/agents.js";
 import { scaled } from "../support/scale.js";
 

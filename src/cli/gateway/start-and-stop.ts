@@ -6,7 +6,7 @@ import type { GatewayWithStatus } from "../../model/gateway.js";
 import { openStoreForReading } from "../../store/open.js";
 import { findStateDirectory, openStateDirectory } from "../../store/open-state-directory.js";
 import { assertOperator, assertOutsideRun, warnOfLogout } from "../client/connect.js";
-import { type KnownHosts, readKnownHosts } from "../client/known-hosts.js";
+import { type KnownHosts, readKnownHosts } from "../client/store-hosts.js";
 import type { JsonFlag } from "../options/parsers.js";
 import { formatElapsed } from "../options/units.js";
 import { exitCodes } from "../print/exit-code.js";
@@ -15,7 +15,7 @@ import { print, toJson } from "../print/write-output.js";
 import { printTable } from "../print/table.js";
 import { printStopOutcome, stopExitCode } from "../stop/stop-run.js";
 import { gatewayStatusLine, unreachableJson } from "./status.js";
-import { type GatewayStopResult, stopGateway, stopGatewayWithRuns } from "./stop.js";
+import { type GatewayStopResult, stopGateway, stopGatewayWithRuns } from "./stop-gateway.js";
 
 export async function startBackgroundGateway({ json = false }: JsonFlag): Promise<number> {
   assertOutsideRun("started");

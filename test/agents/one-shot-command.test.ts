@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { noOutputLimit } from "../../src/agents/command-line.js";
+import { noOutputLimit } from "../../src/agents/one-shot-command.js";
 
 const s = 1_000;
 

@@ -3,8 +3,8 @@ import { access, readFile, statfs } from "node:fs/promises";
 import { join } from "node:path";
 import { asNullable, asObject, asOneOf, asString } from "../../text/parse-json.js";
 import { queryAnchor } from "../one-shot-modes.js";
-import type { CgroupRef } from "../run-dir/file-contents.js";
-import type { CgroupState } from "./evidence.js";
+import type { CgroupRef } from "../run-dir/run-file-types.js";
+import type { CgroupState } from "./evidence-types.js";
 
 const CGROUP_STATES = ["populated", "empty", "gone", "unknown"] as const;
 
