@@ -1,13 +1,13 @@
 import { expect, test } from "vitest";
-import { RestingCheck } from "../../src/async/throttled-check.js";
+import { ThrottledCheck } from "../../src/async/throttled-check.js";
 import { deferred } from "../../src/async/deferred.js";
 
 const LONG_MS = 3_600_000;
 
-test("a check that finds nothing rests until it is woken, and one that finds something or fails does not", async () => {
+test("a check that finds nothing is throttled until it is woken, and one that finds something or fails is not", async () => {
   const answers: (boolean | Error)[] = [true, new Error("the store is away"), false, true, false];
   let asked = 0;
-  const check = new RestingCheck(LONG_MS, async () => {
+  const check = new ThrottledCheck(LONG_MS, async () => {
     const answer = answers[asked++];
     if (answer instanceof Error) throw answer;
     return answer ?? expect.fail("asked too often");
@@ -21,10 +21,10 @@ test("a check that finds nothing rests until it is woken, and one that finds som
   expect(asked).toBe(5);
 });
 
-test("a check that is woken while it is made does not rest afterwards", async () => {
+test("a check that is woken while it is made is not throttled afterwards", async () => {
   const gate = deferred<boolean>();
   let asked = 0;
-  const check = new RestingCheck(LONG_MS, () => {
+  const check = new ThrottledCheck(LONG_MS, () => {
     asked += 1;
     return gate.promise;
   });
@@ -38,7 +38,7 @@ test("a check that is woken while it is made does not rest afterwards", async ()
 
 test("a check that rests is made again after its time", async () => {
   let asked = 0;
-  const check = new RestingCheck(0, async () => {
+  const check = new ThrottledCheck(0, async () => {
     asked += 1;
     return false;
   });

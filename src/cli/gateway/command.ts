@@ -141,5 +141,5 @@ export function addGatewaysCommand(program: Command, setExitCode: SetExitCode): 
     .description("List the recorded gateways: host, state, number of open runs. Read-only; needs no gateway.")
     .option("--json", "print a JSON array")
     .addHelpText("after", gatewaysExamples)
-    .action(lazyAction(setExitCode, () => import("./start-and-stop.js"), "printGateways"));
+    .action(lazyAction(setExitCode, () => import("./list-gateways.js"), "printGateways"));
 }

@@ -1,18 +1,12 @@
 import type { ShutdownPolicy, ShutdownSummary } from "../../api/routes/gateway.js";
 import { startGateway } from "../../gateway/start.js";
-import { observeMachineIdentity } from "../../home/machine-identity.js";
 import { resolveHome } from "../../home/state-directory.js";
-import type { GatewayWithStatus } from "../../model/gateway.js";
-import { openStoreForReading } from "../../store/open.js";
-import { findStateDirectory, openStateDirectory } from "../../store/open-state-directory.js";
+import { openStateDirectory } from "../../store/open-state-directory.js";
 import { assertOperator, assertOutsideRun, warnOfLogout } from "../client/connect.js";
-import { type KnownHosts, readKnownHosts } from "../client/store-hosts.js";
 import type { JsonFlag } from "../options/parsers.js";
-import { formatElapsed } from "../options/units.js";
 import { exitCodes } from "../print/exit-code.js";
 import { notice } from "../print/errors-and-notices.js";
 import { print, toJson } from "../print/write-output.js";
-import { printTable } from "../print/table.js";
 import { printStopOutcome, stopExitCode } from "../stop/stop-run.js";
 import { gatewayStatusLine, unreachableJson } from "./status.js";
 import { type GatewayStopResult, stopGateway, stopGatewayWithRuns } from "./stop-gateway.js";
@@ -100,42 +94,4 @@ function stoppedRunsText({ ended, terminated, left, callers }: ShutdownSummary):
   const waiting =
     callers === 0 ? "" : `; ${callers} in the foreground, whose callers wait for the next gateway`;
   return `runs: ${parts.join(", ")}${waiting}`;
-}
-
-/** Reads the store; needs no gateway. */
-export async function printGateways({ json = false }: JsonFlag): Promise<number> {
-  assertOperator("list the gateways");
-  const directory = await findStateDirectory(resolveHome());
-  await using store = await openStoreForReading(directory?.storePath ?? null);
-  const { bootId } = await observeMachineIdentity(resolveHome());
-  // `gateway status` loads this file too, and needs no database library.
-  const { listGatewaysWithStatus } = await import("../../store/gateways/queries.js");
-  const gateways = store === null ? [] : await listGatewaysWithStatus(store, bootId, Date.now());
-  if (json) print(toJson(gateways, 2));
-  else if (gateways.length === 0) notice("no gateway has run with this store", "dim");
-  else {
-    const hosts = await readKnownHosts(store);
-    printTable(
-      COLUMNS,
-      gateways.map((each) => gatewayRow(each, hosts)),
-    );
-  }
-  return 0;
-}
-
-const COLUMNS = [
-  "HOST",
-  "GATEWAY",
-  { name: "VERSION", optional: 1 },
-  "STATUS",
-  "RUNS",
-  { name: "LAST SEEN", optional: 2 },
-  "ADDRESS",
-];
-
-function gatewayRow(gateway: GatewayWithStatus, hosts: KnownHosts): string[] {
-  const { hostId, instanceId, version, presence, runs, lastHeardAt, address } = gateway;
-  const seen = lastHeardAt === null ? "before its host restarted" : `${formatElapsed(lastHeardAt)} ago`;
-  const where = address === null ? "-" : `${address.host}:${address.port}`;
-  return [hosts.displayName(hostId), instanceId, version, presence, String(runs), seen, where];
 }

@@ -14,7 +14,7 @@ export const viewedSession = signal<string | null | undefined>(undefined);
 const LINK = /^#link=([\w-]+)$/;
 
 /** Exchanges the link that the page was opened with, if there is one, and starts to follow the gateway. */
-export async function startSession(): Promise<void> {
+export async function logIn(): Promise<void> {
   const link = LINK.exec(location.hash)?.[1];
   if (link !== undefined) {
     // Before anything else: the link must not stay in the history.
@@ -40,7 +40,7 @@ window.addEventListener("hashchange", () => {
   if (LINK.test(location.hash)) location.reload();
 });
 
-export async function endSession(): Promise<void> {
+export async function endLogin(): Promise<void> {
   await logOut().catch(() => undefined);
   removeLogin();
   connection.value = "logged-out";

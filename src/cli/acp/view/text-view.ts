@@ -22,6 +22,7 @@ import {
   elicitationNotice,
   type ShownElicitation,
   type Notice,
+  noticeLine,
   permissionLine,
   type PermissionRequest,
   type SettingsChange,
@@ -35,12 +36,11 @@ import {
   turnEndNotice,
   type WatchedUpdate,
 } from "./notice-texts.js";
-import { diffLines, noticeLine, planLine } from "./diff-and-plan-lines.js";
+import { diffLines, planLine } from "./diff-and-plan-lines.js";
 
 type Kind = "text" | "thought" | "lines";
 type RawUpdate = Parameters<typeof applyToolUpdate>[0];
 
-/** Characters of a prompt that was not answered, enough to recognize it. */
 const PROMPT_EXCERPT_CHARS = 60;
 
 export interface TextViewOptions {

@@ -1,6 +1,6 @@
 import { createPalette } from "../../../../src/cli/print/colours-and-progress.js";
 import { expect, test } from "vitest";
-import { changedLines, diffLines, noticeLine } from "../../../../src/cli/acp/view/diff-and-plan-lines.js";
+import { changedLines, diffLines } from "../../../../src/cli/acp/view/diff-and-plan-lines.js";
 
 const plainPalette = createPalette(false);
 const diff = (path: string, oldText: string | null, newText: string) => ({
@@ -32,12 +32,4 @@ test("long diffs are cut, and other content is ignored", () => {
   expect(lines).toHaveLength(14);
   expect(lines.at(-1)).toBe("  … 8 more lines");
   expect(diffLines("no list", 80, plainPalette)).toEqual([]);
-});
-
-test("notices and compactions are one line; other updates none", () => {
-  const notice = { sessionUpdate: "notice", severity: "warning", title: "Quota", description: "80 %\nused" };
-  expect(noticeLine(notice, 80, plainPalette)).toBe("! Quota: 80 % used");
-  const compaction = { sessionUpdate: "compaction_update", compactionId: "1", status: "in_progress" };
-  expect(noticeLine(compaction, 80, plainPalette)).toBe("context compaction: in progress");
-  expect(noticeLine({ sessionUpdate: "other", title: "x" }, 80, plainPalette)).toBeNull();
 });
