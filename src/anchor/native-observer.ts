@@ -13,7 +13,7 @@ import { LEASE_MARKER, listMarkedProcesses, type MarkedProcess } from "./inspect
 import { BatchedInspection } from "./inspect/batched-inspection.js";
 import { inspectCgroups } from "./inspect/cgroups-and-limits.js";
 import { inspectProcesses } from "./inspect/processes.js";
-import { inspectTrees, type InspectedTrees } from "./inspect/trees.js";
+import { inspectTrees, type InspectedTrees } from "./inspect/process-trees.js";
 import { inspectPort } from "./inspect/ports.js";
 import { continueAnchor, reap } from "./inspect/reap.js";
 import { InstanceDirectories, listRunCgroups } from "./instance/instance-directories.js";

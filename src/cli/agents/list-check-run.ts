@@ -5,7 +5,7 @@ import type { RequestOf, ResponseOf } from "../../api/contract.js";
 import type { CliOutput } from "../../config/agents.js";
 import { defaults } from "../../defaults.js";
 import { BadInput } from "../../errors.js";
-import { environmentOutsideRuns } from "../../gateway/start.js";
+import { environmentOutsideRuns } from "../../gateway/start-in-background.js";
 import type { SpawnOptions } from "../../supervisor/api.js";
 import { sanitizeText } from "../../text/sanitize.js";
 import { truncateStart } from "../../text/truncate.js";

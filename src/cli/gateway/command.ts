@@ -1,6 +1,6 @@
 import { type Command, Option } from "commander";
 import { asOptionParser, lazyAction, type SetExitCode } from "../options/parsers.js";
-import { parseDuration } from "../options/units.js";
+import { parseDuration } from "../options/durations-and-sizes.js";
 
 const runExamples = `
 A gateway owns the runs of a state directory: it renews their leases, takes over runs

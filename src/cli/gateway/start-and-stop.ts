@@ -1,5 +1,5 @@
 import type { ShutdownPolicy, ShutdownSummary } from "../../api/routes/gateway.js";
-import { startGateway } from "../../gateway/start.js";
+import { startGateway } from "../../gateway/start-in-background.js";
 import { resolveHome } from "../../home/state-directory.js";
 import { openStateDirectory } from "../../store/open-state-directory.js";
 import { assertOperator, assertOutsideRun, warnOfLogout } from "../client/connect.js";

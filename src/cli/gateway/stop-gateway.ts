@@ -11,7 +11,7 @@ import {
   locateGateway,
   reachGateway,
   type UnreachableGateway,
-} from "../../gateway/locate.js";
+} from "../../gateway/locate-gateway.js";
 import { openLocalState } from "../client/local-state-directory.js";
 import { type DirectStop, stopFoundRun } from "../stop/stop-coordinator.js";
 import { runsOfInstance } from "../stop/select-runs.js";

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import type { GatewayClient } from "../../api/client.js";
 import { BadInput } from "../../errors.js";
-import { environmentOutsideRuns } from "../../gateway/start.js";
+import { environmentOutsideRuns } from "../../gateway/start-in-background.js";
 import { packageVersion } from "../../home/package.js";
 import { gatewaySocketPath } from "../../home/state-directory.js";
 import { defaults } from "../../defaults.js";

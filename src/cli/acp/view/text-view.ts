@@ -6,7 +6,7 @@ import type { AgentReport } from "../../../model/acp/agent-reported-state.js";
 import { sanitizeText } from "../../../text/sanitize.js";
 import { truncateToWidth } from "../../../text/display-width.js";
 import { notice } from "../../print/errors-and-notices.js";
-import { usageText } from "../set.js";
+import { usageText } from "../set-and-show-settings.js";
 import { isCapableTerminal, type Palette, paletteFor } from "../../print/colours-and-progress.js";
 import {
   LiveLines,

@@ -1,6 +1,11 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { formatDuration, formatSize, parseDuration, parseSize } from "../../../src/cli/options/units.js";
+import {
+  formatDuration,
+  formatSize,
+  parseDuration,
+  parseSize,
+} from "../../../src/cli/options/durations-and-sizes.js";
 import { BadInput } from "../../../src/errors.js";
 
 test.each([

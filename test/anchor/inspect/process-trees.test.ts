@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { expect, onTestFinished, test } from "vitest";
 import { findAnchorBinary } from "../../../src/anchor/binary.js";
 import { inspectProcesses } from "../../../src/anchor/inspect/processes.js";
-import { inspectTrees } from "../../../src/anchor/inspect/trees.js";
+import { inspectTrees } from "../../../src/anchor/inspect/process-trees.js";
 
 const anchor = findAnchorBinary();
 

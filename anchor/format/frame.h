@@ -1,6 +1,6 @@
 /* Frames and fields: docs/reference/anchor-protocol.md. Pure functions over memory. */
-#ifndef WIRE_H
-#define WIRE_H
+#ifndef FRAME_H
+#define FRAME_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* Parses an HTTP/1.1 response with a content-length. A pure function over memory. */
-#ifndef HTTP_H
-#define HTTP_H
+#ifndef PARSE_HTTP_RESPONSE_H
+#define PARSE_HTTP_RESPONSE_H
 
 #include <stddef.h>
 

@@ -1,4 +1,4 @@
-#include "format/http.h"
+#include "format/parse-http-response.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-#include "format/wire.h"
+#include "format/frame.h"
 
 #include <string.h>
 

@@ -6,7 +6,7 @@ import { defaults } from "../defaults.js";
 import { GatewayUnreachable } from "../errors.js";
 import { openOwnFileForWriting, readOwnFileSync } from "../home/own-file.js";
 import { describeWaitingGateway, findLockedInstance, findWaitingGateway } from "./gateway-files.js";
-import { describeUnreachable, locateGateway, reachGateway } from "./locate.js";
+import { describeUnreachable, locateGateway, reachGateway } from "./locate-gateway.js";
 
 /** The entry point of the command line. */
 export const CLI_MAIN = fileURLToPath(new URL("../cli/main.js", import.meta.url));
