@@ -1,4 +1,4 @@
-import type { AnchorHost, KnownAnchor, RunAddress, RunIdentities } from "../../anchor/host.js";
+import type { AnchorHost, KnownAnchor, RunAddress, RunIdentities } from "../../anchor/host-interface.js";
 import { isSameProcess, type ProcessIdentity } from "../../model/process.js";
 
 interface OtherRun {
