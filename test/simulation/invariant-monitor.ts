@@ -2,6 +2,7 @@ import type { ReapRequest, StartSpec } from "../../src/anchor/host-interface.js"
 import type { MachineIdentity } from "../../src/model/process.js";
 import type { RunEvent } from "../../src/model/run-event.js";
 import {
+  committedOnce,
   deadlinesKeepTime,
   endsOnce,
   epochIsCommitted,
@@ -102,6 +103,8 @@ export class InvariantMonitor {
   executed(anchor: SimulatedAnchor): void {
     if (this.truth(anchor.runId).forgotten) return;
     this.blame(anchor.runId, recordedBeforeRun(anchor, this.#world.database.getRun(anchor.runId)));
+    this.blame(anchor.runId, committedOnce(this.truth(anchor.runId)));
+    this.#world.count("the record is committed once before GO");
   }
 
   owned(anchor: SimulatedAnchor, epoch: number): void {
@@ -143,6 +146,8 @@ export class InvariantMonitor {
     if (before?.state !== "exited") this.blame(runId, provenIsEmpty(after, truth));
     if (before === null) this.blame(runId, recordedWithRun(after, truth));
     if (after.state === "exited") truth.end();
+    if (truth.anchor?.executed !== true && (by === "insert" || by === "save")) truth.commitsBeforeGo++;
+    if (by === "claim") this.#countClaim(truth);
     if (by === "claim" && before !== null) this.#taken(commit, truth);
     if (by === "claim" && this.#asking !== null) this.blame(runId, neverTakenBack(this.#asking, truth));
     truth.committedEpochs.add(leaseEpoch);
@@ -152,6 +157,13 @@ export class InvariantMonitor {
         const end = after.exit === null ? "" : `, ${after.exit.reason}, ${after.emptiness}`;
         return `store: ${by} ${truth.alias}: ${after.state} by ${after.ownerInstanceId}, epoch ${leaseEpoch}${end}`;
       });
+  }
+
+  #countClaim({ anchor, takers }: RunTruth): void {
+    if (anchor?.startedWarm !== true) return;
+    this.#world.count("the run of a warm anchor is claimed");
+    const isOther = [...takers.values()].some((taker) => taker !== this.#asking);
+    if (this.#asking !== null && isOther) this.#world.count("two supervisors claim the run of a warm anchor");
   }
 
   #taken({ before, after }: RecordCommit, truth: RunTruth): void {

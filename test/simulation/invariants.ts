@@ -95,6 +95,11 @@ export function recordedBeforeRun(anchor: SimulatedAnchor, record: RunRecord | n
   return same ? null : "its command ran as another process than the record says";
 }
 
+/** The record is committed once before GO, with the identity of the process. */
+export function committedOnce({ commitsBeforeGo }: RunTruth): string | null {
+  return commitsBeforeGo === 1 ? null : `its record was committed ${commitsBeforeGo} times before GO`;
+}
+
 /** An anchor that never had a run is never recorded as one. */
 export function recordedWithRun({ leaseId }: RunRecord, { anchor, forgotten }: RunTruth): string | null {
   return leaseId === "" && anchor === null && !forgotten

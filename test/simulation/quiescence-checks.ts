@@ -99,6 +99,9 @@ function looksAlive({ state, anchor: recorded }: RunRecord, { anchor }: RunTruth
 function whyWrongEnd(actors: Actors, record: RunRecord, truth: RunTruth): string | null {
   const holder = actors.alive.find(({ supervisor }) => supervisor.run(record.runId) !== null);
   if (holder !== undefined) return `${holder.name} still holds it, and it has ended`;
+  const excused = truth.forgotten || truth.restarted || truth.givenUp;
+  if (truth.anchor?.warm === true && !truth.anchor.leftNothing && !excused && record.exit?.reason === "lost")
+    return "it ended as lost, and its command was not executed";
   const left = truth.processes();
   const inCgroup = left.filter(({ cgroup }) => cgroup?.exists === true);
   if (inCgroup.length > 0 && !actors.emptyMachines.some((machine) => machine.hostId === record.hostId))

@@ -10,6 +10,7 @@ import type { SimulationVariant } from "./world.js";
 /** The actions of a schedule and their weights. An action may find nothing to act on. */
 const ACTIONS = {
   spawn: { weight: 9, act: runs.spawnRun },
+  interruptStart: { weight: 1.5, act: supervisors.interruptStart },
   cancel: { weight: 4, act: runs.cancelRun },
   stopByKey: { weight: 1, act: runs.stopByKey },
   steer: { weight: 3, act: runs.controlRun },
@@ -54,7 +55,7 @@ const ACTIONS = {
   starve: { weight: 0.5, act: time.advanceWithoutRunning },
 } satisfies Record<
   string,
-  { readonly weight: number; readonly act: (context: SimulationContext) => void | Promise<void> }
+  { readonly weight: number; readonly act: (context: SimulationContext) => unknown }
 >;
 
 type ActionName = keyof typeof ACTIONS;
@@ -67,6 +68,8 @@ const WEIGHTS = [0.1, 0.5, 1, 1, 3, 6];
 export class RandomActions {
   readonly #stage: SimulationContext;
   readonly #weights: Record<ActionName, number>;
+  readonly #spawn: number;
+  readonly #outlast: number;
 
   constructor(context: SimulationContext) {
     this.#stage = context;
@@ -77,16 +80,16 @@ export class RandomActions {
       ActionName,
       number
     >;
+    this.#spawn = this.#weights.spawn;
+    this.#outlast = this.#weights.outlast;
   }
 
   async any(): Promise<void> {
     const { actors, random, spawned } = this.#stage;
     const someoneStopped = actors.alive.some(({ held }) => held);
-    const name = random.weighted({
-      ...this.#weights,
-      ...(spawned === 0 ? { spawn: 60 } : {}),
-      ...(someoneStopped ? {} : { outlast: 0 }),
-    });
+    this.#weights.spawn = spawned === 0 ? 60 : this.#spawn;
+    this.#weights.outlast = someoneStopped ? this.#outlast : 0;
+    const name = random.weighted(this.#weights);
     await ACTIONS[name].act(this.#stage);
   }
 }

@@ -40,13 +40,17 @@ export class Random {
 
   /** One of the names, each as often as its weight says. */
   weighted<Name extends string>(weights: Readonly<Record<Name, number>>): Name {
-    const entries = Object.entries(weights) as [Name, number][];
-    let left = this.fraction() * entries.reduce((sum, [, weight]) => sum + weight, 0);
-    for (const [name, weight] of entries) {
-      left -= weight;
+    let total = 0;
+    for (const name in weights) total += weights[name];
+    let left = this.fraction() * total;
+    let last: Name | null = null;
+    for (const name in weights) {
+      last = name;
+      left -= weights[name];
       if (left < 0) return name;
     }
-    return (entries.at(-1) as [Name, number])[0];
+    if (last === null) throw new Error("nothing to pick from");
+    return last;
   }
 
   shuffle<T>(items: T[]): T[] {

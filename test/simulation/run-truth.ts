@@ -9,6 +9,8 @@ export class RunTruth {
   /** The latest process of each instance that has taken it. */
   readonly takers = new Map<string, SimulatedSupervisor>();
   highestOwned = 0;
+  /** Commits of its record while its command had not been executed. */
+  commitsBeforeGo = 0;
   exitEvents = 0;
   /** When its lease was last written, in the order of commits. */
   renewedAt = 0;

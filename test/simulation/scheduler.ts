@@ -48,6 +48,8 @@ export class Scheduler {
   readonly busy = new Set<OrderedQueue>();
   readonly #random: Random;
   #alarms: Alarm[] = [];
+  /** The first due alarm of each actor; kept to be filled again. */
+  readonly #due = new Map<Actor, Alarm>();
   #order = 0;
   /** Milliseconds that have truly passed. */
   now = 0;
@@ -76,7 +78,7 @@ export class Scheduler {
   async deliverOne(): Promise<boolean> {
     const ready = this.#ready();
     if (ready.length === 0) return false;
-    this.#random.pick(ready)();
+    this.#happen(this.#random.pick(ready));
     await this.#turn();
     return true;
   }
@@ -87,7 +89,7 @@ export class Scheduler {
       const ready = this.#ready();
       if (ready.length === 0) return;
       if (rounds > 20_000) throw new Error("the world does not come to rest");
-      for (const happen of this.#random.shuffle(ready)) happen();
+      for (const each of this.#random.shuffle(ready)) this.#happen(each);
       await this.#turn();
     }
   }
@@ -116,24 +118,33 @@ export class Scheduler {
     return soonest;
   }
 
-  #ready(): (() => void)[] {
-    const ready: (() => void)[] = [];
+  #ready(): (OrderedQueue | Alarm)[] {
+    const ready: (OrderedQueue | Alarm)[] = [];
     for (const channel of this.busy) {
       if (channel.actor.gone) channel.clear();
-      else if (!channel.actor.held) ready.push(() => this.#take(channel));
+      else if (!channel.actor.held) ready.push(channel);
     }
-    const due = new Map<Actor, Alarm>();
-    if (this.#alarms.some(({ actor }) => actor.gone))
-      this.#alarms = this.#alarms.filter(({ actor }) => !actor.gone);
+    this.#due.clear();
+    let ended = false;
     for (const alarm of this.#alarms) {
       const { actor, at, order } = alarm;
+      if (actor.gone) {
+        ended = true;
+        continue;
+      }
       if (actor.held || at > actor.timebase.monotonic) continue;
-      const first = due.get(actor);
+      const first = this.#due.get(actor);
       if (first === undefined || at < first.at || (at === first.at && order < first.order))
-        due.set(actor, alarm);
+        this.#due.set(actor, alarm);
     }
-    for (const alarm of due.values()) ready.push(() => this.#ring(alarm));
+    if (ended) this.#alarms = this.#alarms.filter(({ actor }) => !actor.gone);
+    for (const alarm of this.#due.values()) ready.push(alarm);
     return ready;
+  }
+
+  #happen(event: OrderedQueue | Alarm): void {
+    if (event instanceof OrderedQueue) this.#take(event);
+    else this.#ring(event);
   }
 
   #take(channel: OrderedQueue): void {

@@ -3,6 +3,7 @@ import { SimulatedMachine, SimulatedPidNamespace } from "./parts/machine.js";
 import { Random } from "./random.js";
 import { Scheduler } from "./scheduler.js";
 import { SimulatedStateDirectory } from "./parts/state-directory.js";
+import { addOccurrence, type Occurrence, type OccurrenceCounts } from "./occurrences.js";
 import { InvariantMonitor } from "./invariant-monitor.js";
 
 /** Bugs to be found: each breaks one promise of the parts the supervisor stands on. */
@@ -29,6 +30,12 @@ export interface PlantedBugs extends DatabaseBugs {
   readonly launcherHopes?: boolean;
   /** The directory of a warm anchor looks like that of a run. */
   readonly warmLooksUsed?: boolean;
+  /** A warm anchor does not see that its supervisor is gone. */
+  readonly warmOutlivesOwner?: boolean;
+  /** START does not give the directory of a warm anchor its name: it shows a command that was not executed. */
+  readonly startKeepsMark?: boolean;
+  /** The directory of a warm anchor that died before START does not show that the command was not executed. */
+  readonly warmShowsNothing?: boolean;
   /** A supervisor's clock is the wall's. */
   readonly wallClock?: boolean;
   /** An anchor reports the end of the leader as the end of the tree. */
@@ -60,6 +67,7 @@ export class SimulatedWorld {
   readonly #directories = new Map<SimulatedMachine, SimulatedStateDirectory>();
   /** `refuse`: nothing is applied. `uncertain`: it is, and yet an error comes back. */
   storeTrouble: "refuse-writes" | "refuse-all" | "uncertain" | null = null;
+  readonly occurred: OccurrenceCounts = new Map();
   /** Called for every step, if set. */
   tell: ((line: string) => void) | null = null;
 
@@ -101,6 +109,10 @@ export class SimulatedWorld {
     const found = this.#directories.get(machine);
     if (found === undefined) throw new Error("a machine without a state directory");
     return found;
+  }
+
+  count(what: Occurrence): void {
+    addOccurrence(this.occurred, what);
   }
 
   note(line: () => string): void {

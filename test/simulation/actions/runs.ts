@@ -1,18 +1,21 @@
 import { defaults } from "../../../src/defaults.js";
 import type { SpawnOptions } from "../../../src/supervisor/api.js";
+import type { SimulatedSupervisor } from "../parts/supervisor.js";
 import type { SimulationContext } from "../simulation-context.js";
 
 /** Runs per schedule: enough for them to meet, few enough to follow. */
 const MAX_RUNS = 5;
 
-export function spawnRun(context: SimulationContext): void {
+/** Returns the supervisor that spawns; null: none can. */
+export function spawnRun(context: SimulationContext): SimulatedSupervisor | null {
   const process = context.random.maybePick(context.actors.awake);
-  if (process === null || context.spawned >= MAX_RUNS) return;
+  if (process === null || context.spawned >= MAX_RUNS) return null;
   context.spawned++;
   const random = context.random;
   const words = ["ignore-term", "missing", "no-fork"].filter((_, at) => random.chance(at === 0 ? 0.3 : 0.03));
   const options: SpawnOptions = {
     clearEnv: true,
+    inherit: {},
     cwd: "/",
     kind: random.chance(context.serviceShare) ? "service" : "task",
     onOrphan: random.chance(0.7) ? "adopt" : "terminate",
@@ -26,6 +29,7 @@ export function spawnRun(context: SimulationContext): void {
   process.supervisor
     .spawn({ io: "pipe", argv: ["/bin/target", ...words] }, options)
     .catch((error: unknown) => context.world.note(() => `${process.name}: spawn failed: ${String(error)}`));
+  return process;
 }
 
 export function cancelRun(context: SimulationContext): void {

@@ -1,10 +1,22 @@
 import { defaults } from "../../../src/defaults.js";
 import type { SimulationContext } from "../simulation-context.js";
+import { killWarmAnchor } from "./anchors.js";
+import { spawnRun } from "./runs.js";
 import { advanceToNextTimer, repairStore } from "./environment.js";
 
 export function killSupervisor(context: SimulationContext): void {
   const process = context.random.maybePick(context.actors.alive);
   if (process !== null) context.actors.kill(process);
+}
+
+/** A supervisor, or the anchor, is killed at some step of a start. */
+export async function interruptStart(context: SimulationContext): Promise<void> {
+  const process = spawnRun(context);
+  if (process === null) return;
+  const { random, actors, world } = context;
+  for (let left = random.below(10); left > 0; left--) if (!(await world.scheduler.deliverOne())) break;
+  if (random.chance(0.7)) actors.kill(process);
+  else killWarmAnchor(context);
 }
 
 export function suspendSupervisor(context: SimulationContext): void {

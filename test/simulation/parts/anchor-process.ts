@@ -15,6 +15,11 @@ export class SimulatedAnchorProcess {
   readonly cgroup: SimulatedCgroup | null;
   readonly directory: SimulatedRunDirectory;
   protected readonly world: SimulatedWorld;
+  launcherLost = false;
+  /** It was started before it had a run. */
+  startedWarm = false;
+  /** It ended warm, and has removed its directory. */
+  leftNothing = false;
   /** Stopped: it does not answer. */
   held = false;
   /** Held by a debugger: SIGCONT does not help. */
@@ -38,10 +43,23 @@ export class SimulatedAnchorProcess {
     this.directory = directory;
     const kind = { newSession: true, subreaper: true, directoryOf: runId } as const;
     this.process = place.bear({ what: "anchor", parent, ...kind });
+    if (place.machine.hasUniqueIds === false && this.#looksLikeDeadAnchor())
+      world.count("an anchor without a unique id has the pid and start time of a dead one");
     const cgroup = place.machine.makeCgroup(instanceId, runId);
     this.cgroup = cgroup;
     this.root = place.bear({ what: "root", parent: this.process, newSession: true, runId, cgroup });
     this.root.ignoresTerm = spec.argv.includes("ignore-term");
+  }
+
+  #looksLikeDeadAnchor(): boolean {
+    const { pid, startTime } = this.process.identity;
+    return [...this.world.watch.runs.values()].some(
+      ({ anchor }) =>
+        anchor?.gone === true &&
+        anchor.place === this.place &&
+        anchor.process.identity.pid === pid &&
+        anchor.process.identity.startTime === startTime,
+    );
   }
 
   get gone(): boolean {
@@ -61,6 +79,11 @@ export class SimulatedAnchorProcess {
     const below = this.place.descendantsOf(this.process);
     const inside = this.cgroup === null ? [] : this.place.membersOf(this.cgroup);
     return [...new Set([...below, ...inside])];
+  }
+
+  get tier(): string {
+    const parts = [this.cgroup === null ? "subreaper" : "cgroup", ...(this.launcherLost ? [] : ["launcher"])];
+    return [...parts, this.place.machine.hasUniqueIds ? "unique" : "handle"].join("+");
   }
 
   /** SIGSTOP, or (`traced`) a debugger. */

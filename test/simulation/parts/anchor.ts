@@ -18,7 +18,6 @@ export class SimulatedAnchor extends SimulatedAnchorProcess implements AnchorEnd
   highestEpoch = 0;
   executed = false;
   firstStop: FirstStop | null = null;
-  launcherLost = false;
   #gateClosed = false;
   leader: LeaderStatus | null = null;
   leaderDone = false;
@@ -39,7 +38,7 @@ export class SimulatedAnchor extends SimulatedAnchorProcess implements AnchorEnd
     this.#deadlines = new SimulatedDeadlines(this.spec.policy);
     this.termination = new SimulatedTermination(this.world, this);
     this.root.onDeath = (by) => this.world.scheduler.post(this, () => this.#leaderEnded(by));
-    this.process.onDeath = () => this.#gone();
+    this.process.onDeath = (by) => this.#gone(by);
     this.directory.anchor = this;
   }
 
@@ -114,6 +113,7 @@ export class SimulatedAnchor extends SimulatedAnchorProcess implements AnchorEnd
     if (!this.connections.delete(connection) || connection !== this.owner) return;
     this.world.note(() => `anchor of ${this.alias}: its owner (epoch ${connection.epoch}) is gone`);
     this.owner = null;
+    if (this.warm && this.world.flaws.warmOutlivesOwner === true) return;
     if (this.warm) return this.#discard(connection.startHasBegun);
     this.#deadlines.ownerLostAt = this.place.machine.monotonic;
     this.#closeGate();
@@ -123,6 +123,7 @@ export class SimulatedAnchor extends SimulatedAnchorProcess implements AnchorEnd
   /** Handles START of a warm anchor: its directory gets the name of a run. */
   #begin(connection: SimulatedConnection, spec: StartSpec): void {
     if (!this.warm || this.gone) return;
+    if (connection.by.gone) this.world.count("START is read after its supervisor was killed");
     this.warm = false;
     this.spec = spec;
     this.root.ignoresTerm = spec.argv.includes("ignore-term");
@@ -131,8 +132,10 @@ export class SimulatedAnchor extends SimulatedAnchorProcess implements AnchorEnd
     this.highestEpoch = spec.epoch;
     this.world.watch.owned(this, spec.epoch);
     connection.epoch = spec.epoch;
-    this.onDiscard();
-    this.onBegin();
+    if (this.world.flaws.startKeepsMark !== true) {
+      this.onDiscard();
+      this.onBegin();
+    }
     this.world.note(() => `anchor of ${this.alias}: START`);
   }
 
@@ -142,6 +145,7 @@ export class SimulatedAnchor extends SimulatedAnchorProcess implements AnchorEnd
     this.world.note(() => `anchor of ${this.alias}: it is not needed any more`);
     endProcess(this.world, this.root, null);
     if (this.cgroup !== null) this.place.machine.removeCgroup(this.cgroup);
+    this.leftNothing = !startHasBegun;
     if (!startHasBegun) this.onDiscard();
     endProcess(this.world, this.process, null);
   }
@@ -247,7 +251,7 @@ export class SimulatedAnchor extends SimulatedAnchorProcess implements AnchorEnd
   }
 
   #leaderEnded(by: number | null): void {
-    if (this.warm) return this.#discard();
+    if (this.warm) return this.#discard(this.owner?.startHasBegun);
     this.leaderDone = true;
     this.leader = by === null ? { code: 0, signal: null } : { code: null, signal: by };
     this.#settleAt = this.place.machine.monotonic + this.spec.policy.settleMs;
@@ -276,7 +280,10 @@ export class SimulatedAnchor extends SimulatedAnchorProcess implements AnchorEnd
     });
   }
 
-  #gone(): void {
+  #gone(by: number | null): void {
+    const started = this.owner?.startHasBegun === true;
+    if (this.warm && by !== null)
+      this.world.count(started ? "a warm anchor dies before it reads its START" : "a warm anchor dies");
     this.#cancelAlarm();
     // The gate closes with the anchor.
     this.#closeGate();
@@ -287,10 +294,5 @@ export class SimulatedAnchor extends SimulatedAnchorProcess implements AnchorEnd
   #drop(connection: SimulatedConnection): void {
     this.connections.delete(connection);
     connection.drop();
-  }
-
-  get tier(): string {
-    const parts = [this.cgroup === null ? "subreaper" : "cgroup", ...(this.launcherLost ? [] : ["launcher"])];
-    return [...parts, this.place.machine.hasUniqueIds ? "unique" : "handle"].join("+");
   }
 }

@@ -26,6 +26,8 @@ export interface DatabaseBugs {
   readonly claimIgnoresEpoch?: boolean;
   readonly claimIgnoresExpiry?: boolean;
   readonly endsTwice?: boolean;
+  /** The commit before GO leaves out the identity of the process. */
+  readonly insertWithoutIdentity?: boolean;
 }
 
 /** All durable state, in memory. Every call is one transaction. Records are never changed, only replaced. */
@@ -54,7 +56,8 @@ export class SimulatedDatabase {
     gated?: GatedRunChange,
   ): Lease {
     if (this.records.has(run.runId)) throw new RunExists(run.runId);
-    const after = newRunRecord(run, this.#clock() + Math.ceil(leaseMs), gated);
+    const identity = this.#flaws.insertWithoutIdentity === true ? undefined : gated;
+    const after = newRunRecord(run, this.#clock() + Math.ceil(leaseMs), identity);
     this.#commit({ by: "insert", before: null, after }, events, kept);
     return { runId: run.runId, ownerInstanceId: run.ownerInstanceId, epoch: run.leaseEpoch };
   }

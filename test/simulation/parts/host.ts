@@ -103,7 +103,8 @@ export class SimulatedHost extends SimulatedObserver implements AnchorHost {
     return this.ask(() => {
       const found = this.directory.run(run) ?? null;
       const warm = found === null ? this.#warmDirectory(run) : null;
-      if (warm !== null) return { ...NO_RUN_FILES, swept: warm.swept, neverStarted: true };
+      if (warm !== null && this.world.flaws.warmShowsNothing !== true)
+        return { ...NO_RUN_FILES, swept: warm.swept, neverStarted: true };
       return found?.remains ?? NO_RUN_FILES;
     });
   }

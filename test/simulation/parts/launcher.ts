@@ -57,7 +57,7 @@ export class SimulatedLauncher implements Actor {
     const directory = new SimulatedRunDirectory(runId);
     warm.set(runId, directory);
     const anchor = this.#start({ ...startSpec(runId, []), epoch: 0 }, directory);
-    anchor.warm = true;
+    anchor.warm = anchor.startedWarm = true;
     anchor.onDiscard = () => warm.delete(runId);
     anchor.onBegin = () => runs.set(runId, directory);
     return anchor;

@@ -75,6 +75,7 @@ export class SimulatedSupervisor implements Actor {
   end(): void {
     if (this.gone) return;
     const cut = this.#world.random.chance(0.3);
+    this.#countInterruptedStarts(cut);
     for (const each of this.connections)
       if (cut) each.cutOff();
       else each.hangUp();
@@ -83,6 +84,26 @@ export class SimulatedSupervisor implements Actor {
     if (this.#instance.holder === this) this.#instance.holder = null;
     const { launcher } = this.#instance;
     if (launcher !== null) this.#world.scheduler.post(launcher, () => launcher.letGo(this));
+  }
+
+  #countInterruptedStarts(cut: boolean): void {
+    const { watch, database } = this.#world;
+    for (const { epoch, startHasBegun } of this.connections)
+      if (startHasBegun && epoch === 0)
+        this.#world.count(
+          cut
+            ? "a supervisor is killed, and the START that it sent is lost"
+            : "a supervisor is killed, and the START that it sent is not read yet",
+        );
+    for (const [runId, { anchor }] of watch.runs) {
+      if (anchor === null || anchor.gone || anchor.warm || anchor.executed || anchor.owner?.by !== this)
+        continue;
+      this.#world.count(
+        database.getRun(runId) === null
+          ? "a supervisor is killed between START and the commit of the record"
+          : "a supervisor is killed between the commit of the record and GO",
+      );
+    }
   }
 
   hangUpAll(): void {
@@ -168,10 +189,16 @@ export class SimulatedSupervisor implements Actor {
         if (this.gone && (this.#world.machines.length === 1 || random.chance(0.5))) return;
         const trouble = this.#world.storeTrouble;
         try {
-          if (trouble === "refuse-all" || (trouble === "refuse-writes" && writes))
+          if (trouble === "refuse-all" || (trouble === "refuse-writes" && writes)) {
+            if (name === "insertRun") this.#world.count("the record of a run is refused");
             throw new Error("the database is locked");
+          }
           const value = this.#world.watch.by(this, work);
-          if (trouble === "uncertain" && writes) throw new Error("the disk would not sync");
+          if (name === "acquireLease" && value === null) this.#world.count("a claim of a run comes too late");
+          if (trouble === "uncertain" && writes) {
+            if (name === "insertRun") this.#world.count("the commit of a record is uncertain");
+            throw new Error("the disk would not sync");
+          }
           scheduler.post(this, () => resolve(value));
         } catch (error) {
           const failure = error instanceof Error ? error : new Error(String(error));

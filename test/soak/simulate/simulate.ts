@@ -64,7 +64,10 @@ export async function simulate({
     return chunk;
   };
   const work = async (): Promise<void> => {
-    const worker = fork(fileURLToPath(new URL("worker.js", import.meta.url)));
+    // A schedule leaves much garbage, and little that lives on.
+    const worker = fork(fileURLToPath(new URL("worker.js", import.meta.url)), {
+      execArgv: [...process.execArgv, "--max-semi-space-size=32"],
+    });
     for (let chunk = take(); chunk !== null; chunk = take()) {
       worker.send(chunkOf(chunk, origin.seed));
       const [answer] = (await Promise.race([
