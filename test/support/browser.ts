@@ -20,7 +20,7 @@ export const CHROMIUM_FLAGS = [
 export interface BrowserPage {
   readonly page: Page;
   readonly context: BrowserContext;
-  /** What went wrong in the page: exceptions, refused resources, and messages of its console. */
+  /** Problems of the page: exceptions, refused resources, and messages of its console. */
   readonly problems: readonly string[];
   /** The URLs of all requests. */
   readonly requests: readonly string[];

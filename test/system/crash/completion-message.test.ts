@@ -198,7 +198,7 @@ async function runCell({ deliver, child, kills, stalls = false }: Cell): Promise
   });
   await after("notified");
 
-  // What the last gateway would send again, it sends before this.
+  // The last gateway sends repeats, if there are any, before this message.
   await gateway.client.exec({ body: { argv: ["true"], background: true, origin: thread } });
   await waitFor("the last message", () => inThread().some((text) => text.startsWith("Task “true”")));
   const { task: ended } = await gateway.client.getTask({ params: { id: childId } });
