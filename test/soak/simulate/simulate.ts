@@ -45,6 +45,8 @@ export async function simulate({
   const before = { seconds: state.seconds, failures: state.failures.length, done: doneOf(state) };
   const started = performance.now();
   const given = new Set<number>();
+  const again = [...state.unfinished];
+  let longestMs = 0;
   const save = (): void => {
     state.seconds = before.seconds + (performance.now() - started) / 1_000;
     progress.save();
@@ -58,9 +60,11 @@ export async function simulate({
   };
   const printing = setInterval(print, PRINT_MS);
   const take = (): number | null => {
-    if (performance.now() > deadline || doneOf(state) + given.size * CHUNK >= count) return null;
-    const chunk = state.unfinished.shift() ?? state.next++;
+    if (performance.now() + longestMs > deadline || doneOf(state) + given.size * CHUNK >= count) return null;
+    const chunk = again.shift() ?? state.next++;
     given.add(chunk);
+    // On record until its answer is: a part that is interrupted leaves no gap.
+    if (!state.unfinished.includes(chunk)) state.unfinished.push(chunk);
     return chunk;
   };
   const work = async (): Promise<void> => {
@@ -69,15 +73,22 @@ export async function simulate({
       execArgv: [...process.execArgv, "--max-semi-space-size=32"],
     });
     for (let chunk = take(); chunk !== null; chunk = take()) {
+      const begun = performance.now();
       worker.send(chunkOf(chunk, origin.seed));
       const [answer] = (await Promise.race([
         once(worker, "message"),
         once(worker, "exit").then(() => Promise.reject(new Error(`a worker ended in chunk ${chunk}`))),
       ])) as [SimulationResult];
+      longestMs = Math.max(longestMs, performance.now() - begun);
       given.delete(chunk);
+      state.unfinished.splice(state.unfinished.indexOf(chunk), 1);
       const name = variants[chunk % variants.length]?.name ?? "";
       state.counts[name] = (state.counts[name] ?? 0) + CHUNK;
       state.failures.push(...answer.failures);
+      for (const { seed: failed, message } of answer.failures)
+        console.log(
+          `${message}\nreplay: HOLDFAST_SIM_SEED=${failed} npm test -- test/simulation/simulation.test.ts`,
+        );
     }
     worker.disconnect();
   };
@@ -85,13 +96,8 @@ export async function simulate({
     await Promise.all(Array.from({ length: availableParallelism() }, work));
   } finally {
     clearInterval(printing);
-    state.unfinished.push(...given);
     print();
   }
-  for (const { seed: failed, message } of state.failures.slice(before.failures))
-    console.log(
-      `${message}\nreplay: HOLDFAST_SIM_SEED=${failed} npm test -- test/simulation/simulation.test.ts`,
-    );
   return state.failures.length > before.failures ? 1 : 0;
 }
 
