@@ -43,7 +43,7 @@ export class SimulatedAnchorProcess {
     this.directory = directory;
     const kind = { newSession: true, subreaper: true, directoryOf: runId } as const;
     this.process = place.bear({ what: "anchor", parent, ...kind });
-    if (place.machine.hasUniqueIds === false && this.#looksLikeDeadAnchor())
+    if (!place.machine.hasUniqueIds && this.#looksLikeDeadAnchor())
       world.count("an anchor without a unique id has the pid and start time of a dead one");
     const cgroup = place.machine.makeCgroup(instanceId, runId);
     this.cgroup = cgroup;
