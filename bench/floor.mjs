@@ -144,7 +144,7 @@ async function kills() {
   for (let i = 0; i < 5; i++) {
     const child = spawn("/bin/sh", ["-c", loop], { detached: true, stdio: ["ignore", "pipe", "inherit"] });
     await once(child.stdout, "data");
-    many.push((await killed(child, () => process.kill(-child.pid, "SIGKILL"))) / KILLED);
+    many.push((await killed(child, () => process.kill(-Number(child.pid), "SIGKILL"))) / KILLED);
   }
   rows.push({
     measured: `kill of ${KILLED} processes as a group, per process`,

@@ -28,9 +28,13 @@ const work = {
   },
 };
 
-createServer(async (request, response) => {
-  for await (const _ of request);
+async function answer(request, response) {
   const body = JSON.stringify(await work[request.url]());
   response.writeHead(200, { "content-type": "application/json", "content-length": body.length });
   response.end(body);
+}
+
+createServer((request, response) => {
+  request.resume();
+  void answer(request, response);
 }).listen(socket, () => console.log("listens"));
