@@ -110,7 +110,7 @@ static long count_in_boundaries(const struct launcher *launcher, const struct an
   long total = 0;
   for (int at = -1; at < RUNS_MAX; at++) {
     if (!find_boundary(launcher, anchor, at, &boundary)) continue;
-    long count = os_boundary_members(&boundary, members, tree_max());
+    long count = os_boundary_members(&boundary, members, tree_max(), NULL, NULL);
     for (long i = 0; i < count; i++) total += !tree_dead(&members[i]);
     if (count > 0) tree_release(count);
     os_boundary_close(&boundary);

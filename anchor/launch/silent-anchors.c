@@ -101,7 +101,7 @@ static long collect_run(void *of, int signal) {
     return count < 0 ? 0 : count;
   }
   if (overdue->boundary.cgroup >= 0) {
-    long count = os_boundary_members(&overdue->boundary, members, tree_max());
+    long count = os_boundary_members(&overdue->boundary, members, tree_max(), NULL, NULL);
     for (long i = 0; signal != 0 && i < count; i++)
       if (members[i].state != 'T') os_signal(&members[i], signal);
     return count < 0 ? 0 : count;

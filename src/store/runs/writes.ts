@@ -176,7 +176,7 @@ function insertNewRun(
   { db, dialect, statements }: SqlEngine,
   { run, leaseMs, gated }: NewRunCall,
 ): Compilable {
-  const { lease_expires_at: _, ...row } = runTable.toColumns(newRunRecord(run, 0, gated));
+  const row = runTable.toColumns(newRunRecord(run, 0, gated));
   const values = { ...row, lease_ms: Math.ceil(leaseMs) };
   return statements.bind(shapeOf("insert a run", values), values, ({ lease_ms, ...places }) =>
     db
