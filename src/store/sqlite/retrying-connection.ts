@@ -88,10 +88,20 @@ export class SqliteConnection implements DatabaseConnection {
   readonly #prepared = new Map<string, Prepared>();
   readonly #patienceMs: number;
   readonly #writes: WriteQueue;
+  readonly #committed: () => void;
 
-  /** The handle's own busy timeout must be 0: `patienceMs` is how long locks of other processes are waited for. */
-  constructor(db: DatabaseSyncInstance, path: string, patienceMs: number) {
+  /**
+   * The handle's own busy timeout must be 0: `patienceMs` is how long locks of other processes are waited for. `committed`
+   * is called after each commit.
+   */
+  constructor(
+    db: DatabaseSyncInstance,
+    path: string,
+    patienceMs: number,
+    committed: () => void = () => undefined,
+  ) {
     this.#db = db;
+    this.#committed = committed;
     this.#path = path;
     this.#patienceMs = patienceMs;
     this.#writes = new WriteQueue(patienceMs);
@@ -99,12 +109,12 @@ export class SqliteConnection implements DatabaseConnection {
 
   /** Executes statements that each are a transaction by themselves. */
   perform<Result>(work: () => Result): Promise<Result> {
-    return this.#writes.write(work);
+    return this.#writes.write(() => this.#counted(work));
   }
 
   /** Executes `work` in a transaction, and again if the database is locked. */
   transact<Result>(work: () => Result): Promise<Result> {
-    return this.#writes.write(() => this.#transaction(work));
+    return this.#writes.write(() => this.#counted(() => this.#transaction(work)));
   }
 
   execute<Row>(query: CompiledQuery<Row>): QueryResult<Row> {
@@ -131,6 +141,12 @@ export class SqliteConnection implements DatabaseConnection {
   }
 
   streamQuery = rejectStreaming;
+
+  #counted<Result>(commit: () => Result): Result {
+    const result = commit();
+    this.#committed();
+    return result;
+  }
 
   /** Takes the write lock first, so that a locked database is found before any work is done. */
   #transaction<Result>(work: () => Result): Result {
