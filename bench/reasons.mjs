@@ -53,7 +53,7 @@ export const reasons = {
     "Each statement is a transaction of its own: the record before the command executes, its end, and the wake-up of other gateways.",
   "PostgreSQL: WAL per short run": "It is the record, its events and their index entries.",
   "PostgreSQL: runs per second at 8 callers against SQLite":
-    "The server's processes share the cores with the gateway, the anchors and the callers, and every commit waits for a switch to another process and back. SQLite commits inside the gateway. The row below it has the ratio without the processor time of the server, as if it were on another machine.",
+    "The server's processes share the cores with the gateway, the anchors and the callers, and every commit waits for a switch to another process and back. SQLite commits inside the gateway. A run takes 1.7 to 2.1 ms of the server's processor time, and 1.6 times as much of the gateway's as with SQLite: the socket writes that wake the server, and the copy of the record on this host, which is synced at the end of a run. The rows below this one measure both.",
   "idle gateway on PostgreSQL, statements a minute":
     "Six each renew the gateway's entry, read the other gateways, look for stop requests of other hosts, and look for runs without an owner. Two look for due messages, and the rest are the checks of each minute.",
   "reconcile per record: verified alive":
