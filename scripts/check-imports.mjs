@@ -112,7 +112,7 @@ const startsProcesses = [
   "anchor/",
   "cli/dashboard/open-browser.ts",
   "cli/run/controlling-terminal.ts",
-  "gateway/start.ts",
+  "gateway/start-in-background.ts",
   "gateway/systemd-scope.ts",
   "home/machine-and-boot-ids.ts",
   "cli/service/",

@@ -11,11 +11,11 @@ import {
   type JsonObject,
 } from "../../text/parse-json.js";
 import { queryAnchor } from "../one-shot-modes.js";
-import type { CgroupRef } from "../run-dir/file-contents.js";
-import { findCgroupRoot, inspectCgroups } from "./cgroups.js";
+import type { CgroupRef } from "../run-dir/run-file-types.js";
+import { findCgroupRoot, inspectCgroups } from "./cgroups-and-limits.js";
 import { inspectProcesses, toIdentity } from "./processes.js";
 import { reap } from "./reap.js";
-import type { ReapResult } from "./evidence.js";
+import type { ReapResult } from "./evidence-types.js";
 
 interface ProcessWithoutState {
   readonly identity: ProcessIdentity;
@@ -92,10 +92,10 @@ export async function findRunsWithoutState(
 /** Ends the run after verifying its processes again. */
 export async function stopRunWithoutState(
   anchorPath: string,
-  { anchor, anchorPath: path, cgroup }: RunWithoutState,
+  { runId, anchor, anchorPath: path, cgroup }: RunWithoutState,
   graceMs: number,
 ): Promise<ReapResult> {
-  const anchored = anchor === null || path === null ? null : { identity: anchor, path };
+  const anchored = anchor === null || path === null ? null : { identity: anchor, path, runId };
   const result = await reap(anchorPath, { root: null, cgroup, leaseId: null, graceMs, anchor: anchored });
   // With an anchor there is a launcher, which removes the cgroups when it exits.
   if (anchor === null) await removeCgroups(cgroup);

@@ -7,7 +7,7 @@ import { openReadClient, tryConnectForReading } from "../client/read-client.js";
 import { retryUntilAnswered } from "../client/reconnect.js";
 import { type AcpSessionSummary, resolveAcpSession } from "../client/resolve-acp-session.js";
 import type { JsonFlag } from "../options/parsers.js";
-import { formatElapsed } from "../options/units.js";
+import { formatElapsed } from "../options/durations-and-sizes.js";
 import { notice } from "../print/errors-and-notices.js";
 import { print, toJson } from "../print/write-output.js";
 import { printTable, terminalWidth } from "../print/table.js";
@@ -17,7 +17,7 @@ import { type DisplayField, fieldLines } from "../runs/show.js";
 import { PermissionPrompter } from "./permissions/prompter.js";
 import { canAnswerPrompts } from "./prompt.js";
 import { ruleText } from "./permissions/rule-pattern.js";
-import { agentFields, settingFields } from "./set.js";
+import { agentFields, settingFields } from "./set-and-show-settings.js";
 import { closeText, leaseText } from "./view/close-result.js";
 import {
   type AcpView,

@@ -8,7 +8,7 @@ import {
   lazyAction,
   type SetExitCode,
 } from "../options/parsers.js";
-import { formatDuration, parseDuration } from "../options/units.js";
+import { formatDuration, parseDuration } from "../options/durations-and-sizes.js";
 import { exitCodes } from "../print/exit-code.js";
 import { notice } from "../print/errors-and-notices.js";
 import { reportRunFailure } from "../run/command.js";

@@ -3,10 +3,10 @@ import { isatty } from "node:tty";
 import { followNdjson, type GatewayClient } from "../../api/client.js";
 import { defaults } from "../../defaults.js";
 import { GatewayUnreachable } from "../../errors.js";
-import { reachGateway } from "../../gateway/locate.js";
-import { startGateway } from "../../gateway/start.js";
+import { reachGateway } from "../../gateway/locate-gateway.js";
+import { startGateway } from "../../gateway/start-in-background.js";
 import { gatewaySocketPath } from "../../home/state-directory.js";
-import { formatDuration } from "../options/units.js";
+import { formatDuration } from "../options/durations-and-sizes.js";
 import { notice } from "../print/errors-and-notices.js";
 import { type GatewayConnection, isInsideRun, requesterToken, hasErrorCode } from "./connect.js";
 

@@ -4,7 +4,7 @@ import { dirname, join } from "node:path";
 import { databaseUrl } from "../../config/database-url.js";
 import { defaults } from "../../defaults.js";
 import { HoldfastError } from "../../errors.js";
-import { reachGateway } from "../../gateway/locate.js";
+import { reachGateway } from "../../gateway/locate-gateway.js";
 import { errorMessage } from "../../home/errno.js";
 import { isInProfile, requireOwnSocket } from "../../home/path-trust.js";
 import { isCorruption } from "../../home/sqlite-errors.js";
@@ -14,7 +14,7 @@ import { readUnrestored, type UnrestoredRecord } from "../../store/local-copy/ta
 import { checkStore, openStoreForReading } from "../../store/open.js";
 import { findStateDirectory } from "../../store/open-state-directory.js";
 import { SCHEMA_VERSION } from "../../store/sql/migrations.js";
-import { formatDuration, formatElapsed, formatSize } from "../options/units.js";
+import { formatDuration, formatElapsed, formatSize } from "../options/durations-and-sizes.js";
 import { bad, type Check, ok, warn } from "./check-result.js";
 
 /** With less space, spools and the store's log will soon be full. */

@@ -2,14 +2,14 @@ import type { ResponseOf } from "../../api/contract.js";
 import { type NoAnswer, readOnce } from "../../api/single-request.js";
 import { defaults } from "../../defaults.js";
 import { GatewayNotProven } from "../../errors.js";
-import type { UnreachableGateway } from "../../gateway/locate.js";
+import type { UnreachableGateway } from "../../gateway/locate-gateway.js";
 import { packageVersion } from "../../home/package.js";
 import { gatewaySocketPath, resolveHome } from "../../home/state-directory.js";
 import { readOperatorToken } from "../../sessions/tokens.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { sessionToken } from "../client/requester.js";
 import type { JsonFlag } from "../options/parsers.js";
-import { formatElapsed } from "../options/units.js";
+import { formatElapsed } from "../options/durations-and-sizes.js";
 import { exitCodes } from "../print/exit-code.js";
 import { notice } from "../print/errors-and-notices.js";
 import { print, toJson } from "../print/write-output.js";
@@ -30,7 +30,10 @@ export async function showGatewayStatus({ json = false }: JsonFlag): Promise<num
   const [
     { describeUnreachable, locateSilentGateway: locateSilent },
     { describeWaitingGateway: describeWaiting },
-  ] = await Promise.all([import("../../gateway/locate.js"), import("../../gateway/gateway-files.js")]);
+  ] = await Promise.all([
+    import("../../gateway/locate-gateway.js"),
+    import("../../gateway/gateway-files.js"),
+  ]);
   const found = await locateSilent(home, probed);
   switch (found.kind) {
     case "waiting":

@@ -1,10 +1,10 @@
 import { posix, win32 } from "node:path";
 import { Command } from "commander";
-import { CLI_MAIN } from "../../gateway/start.js";
+import { CLI_MAIN } from "../../gateway/start-in-background.js";
 import { resolveHome } from "../../home/state-directory.js";
 import { defaults } from "../../defaults.js";
 import { truncate } from "../../text/truncate.js";
-import { formatDuration } from "../options/units.js";
+import { formatDuration } from "../options/durations-and-sizes.js";
 import { addRunCommand } from "../run/command.js";
 import type { McpClient } from "./clients.js";
 

@@ -1,11 +1,11 @@
-import type { ProcessEvidence, StreamName } from "../../anchor/host.js";
+import type { ProcessEvidence, StreamName } from "../../anchor/host-interface.js";
 import { defaults } from "../../defaults.js";
 import { describeSurvivor, isSameMachine, type MachineIdentity } from "../../model/process.js";
 import type { RunEvent } from "../../model/run-event.js";
 import type { RunRecord } from "../../model/run.js";
 import type { ReadStore } from "../../store/store.js";
 import { formatExitCode } from "../../text/exit-code.js";
-import { formatDuration, formatSize } from "../options/units.js";
+import { formatDuration, formatSize } from "../options/durations-and-sizes.js";
 
 /** The state or outcome of a run in a few words. */
 export function runStatusText({ state, exit }: Pick<RunRecord, "state" | "exit">): string {

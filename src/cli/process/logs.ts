@@ -1,6 +1,6 @@
 import { setTimeout } from "node:timers/promises";
 import { isatty } from "node:tty";
-import type { StreamName } from "../../anchor/host.js";
+import type { StreamName } from "../../anchor/host-interface.js";
 import type { RunEvent } from "../../model/run-event.js";
 import { sanitizeText } from "../../text/sanitize.js";
 import type { ReadApi } from "../client/connect.js";
@@ -8,7 +8,7 @@ import { openReadClient } from "../client/read-client.js";
 import { retryOverRestarts } from "../client/reconnect.js";
 import { resolveRunId } from "../client/resolve-run.js";
 import { openStoreRunView } from "../client/read-runs.js";
-import { formatSize } from "../options/units.js";
+import { formatSize } from "../options/durations-and-sizes.js";
 import { lostOutputText } from "../print/run-status.js";
 import { notice } from "../print/errors-and-notices.js";
 import { print, printOrThrow, toJson } from "../print/write-output.js";

@@ -13,7 +13,7 @@ import { boundaryOf, runAddressOf } from "../../supervisor/run/recorded-identity
 import { sanitizeLine } from "../../text/sanitize.js";
 import { type FoundRun, resolveRun } from "../client/resolve-run.js";
 import type { LocalState } from "../client/local-state-directory.js";
-import { formatDuration } from "../options/units.js";
+import { formatDuration } from "../options/durations-and-sizes.js";
 import { runStatusText } from "../print/run-status.js";
 import { notice } from "../print/errors-and-notices.js";
 import { paletteFor } from "../print/colours-and-progress.js";

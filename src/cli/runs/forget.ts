@@ -17,7 +17,7 @@ import { cliActor } from "../client/requester.js";
 import { resolveRunRecord } from "../client/resolve-run.js";
 import { isStoreShared } from "../client/local-state-directory.js";
 import { openStoreRunView } from "../client/read-runs.js";
-import { formatDuration } from "../options/units.js";
+import { formatDuration } from "../options/durations-and-sizes.js";
 import { exitCodes } from "../print/exit-code.js";
 import { runStatusText } from "../print/run-status.js";
 import { notice } from "../print/errors-and-notices.js";

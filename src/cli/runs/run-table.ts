@@ -1,8 +1,8 @@
 import type { RunRecord, RunStateName } from "../../model/run.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { NAME_LABEL } from "../../model/enums.js";
-import type { KnownHosts } from "../client/known-hosts.js";
-import { formatDuration } from "../options/units.js";
+import type { KnownHosts } from "../client/store-hosts.js";
+import { formatDuration } from "../options/durations-and-sizes.js";
 import {
   type LeaseObserver,
   type OwnerWarning,

@@ -14,7 +14,7 @@ import {
   type LocalState,
   openLocalState,
 } from "../client/local-state-directory.js";
-import { formatDuration } from "../options/units.js";
+import { formatDuration } from "../options/durations-and-sizes.js";
 import { runStatusText } from "../print/run-status.js";
 import { notice } from "../print/errors-and-notices.js";
 

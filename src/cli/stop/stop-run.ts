@@ -3,7 +3,7 @@ import { describeSurvivor, type Survivor } from "../../model/process.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { requireRun, resolveRun, resolveRunId } from "../client/resolve-run.js";
 import { openLocalState } from "../client/local-state-directory.js";
-import { formatDuration } from "../options/units.js";
+import { formatDuration } from "../options/durations-and-sizes.js";
 import { exitCodes } from "../print/exit-code.js";
 import { runStatusText } from "../print/run-status.js";
 import { notice, reportError } from "../print/errors-and-notices.js";

@@ -5,7 +5,7 @@ import { truncateToWidth } from "../../text/display-width.js";
 import type { ReadApi } from "../client/connect.js";
 import { openReadClient } from "../client/read-client.js";
 import type { JsonFlag } from "../options/parsers.js";
-import { formatDuration, formatElapsed } from "../options/units.js";
+import { formatDuration, formatElapsed } from "../options/durations-and-sizes.js";
 import { notice } from "../print/errors-and-notices.js";
 import { print, toJson } from "../print/write-output.js";
 import { printTable } from "../print/table.js";

@@ -2,7 +2,7 @@ import type { ResponseOf } from "../../api/contract.js";
 import { NotFound } from "../../errors.js";
 import type { NotificationTarget } from "../../model/outbox.js";
 import { sanitizeLine } from "../../text/sanitize.js";
-import { formatDuration } from "../options/units.js";
+import { formatDuration } from "../options/durations-and-sizes.js";
 import type { Palette } from "../print/colours-and-progress.js";
 
 export type ShownTask = ResponseOf<"getTask">["task"];

@@ -7,7 +7,7 @@ import { connectOrStart } from "../client/connect.js";
 import { openReadClient } from "../client/read-client.js";
 import { ReconnectingStream } from "../client/reconnect.js";
 import type { JsonFlag } from "../options/parsers.js";
-import { formatDuration } from "../options/units.js";
+import { formatDuration } from "../options/durations-and-sizes.js";
 import { exitCodes } from "../print/exit-code.js";
 import { pendingRecordText } from "../print/run-status.js";
 import { notice } from "../print/errors-and-notices.js";

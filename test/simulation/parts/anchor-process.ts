@@ -1,4 +1,4 @@
-import type { StartSpec } from "../../../src/anchor/host.js";
+import type { StartSpec } from "../../../src/anchor/host-interface.js";
 import type { SimulatedWorld } from "../world.js";
 import type { SimulatedCgroup, SimulatedPidNamespace, SimulatedProcess } from "./machine.js";
 import type { SimulatedRunDirectory } from "./state-directory.js";
@@ -36,7 +36,8 @@ export class SimulatedAnchorProcess {
     this.spec = spec;
     this.place = place;
     this.directory = directory;
-    this.process = place.bear({ what: "anchor", parent, newSession: true, subreaper: true });
+    const kind = { newSession: true, subreaper: true, directoryOf: runId } as const;
+    this.process = place.bear({ what: "anchor", parent, ...kind });
     const cgroup = place.machine.makeCgroup(instanceId, runId);
     this.cgroup = cgroup;
     this.root = place.bear({ what: "root", parent: this.process, newSession: true, runId, cgroup });

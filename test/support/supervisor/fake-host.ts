@@ -17,7 +17,7 @@ import type {
   StartSpec,
   StreamName,
   SweptFile,
-} from "../../../src/anchor/host.js";
+} from "../../../src/anchor/host-interface.js";
 import { goneEvidence } from "../../../src/anchor/inspect/processes.js";
 import { StaleEpoch } from "../../../src/errors.js";
 import { FakeAnchor } from "./fake-anchor.js";
@@ -167,6 +167,10 @@ export class FakeHost implements AnchorHost {
     return anchor === undefined
       ? null
       : { anchor: anchor.welcome.anchor, root: anchor.welcome.root, cgroup: null };
+  }
+
+  async listOpenRunDirectories(): Promise<readonly string[]> {
+    return [];
   }
 
   /** Anchors that were sent SIGCONT. */

@@ -2,7 +2,7 @@ import { ApiError, request } from "../api/client.js";
 import { followNdjson } from "../api/ndjson.js";
 import type { RunEvent } from "../api/types.js";
 import { connected, connection, disconnected, storeRolledBack } from "./connection.js";
-import { sleep, untilVisible, whileVisible } from "./visibility.js";
+import { sleep, untilVisible, whileVisible } from "./page-visibility.js";
 
 /** The store was rolled back, so events may be missing: what was read before must be read again. */
 interface Gap {

@@ -2,7 +2,7 @@ import type { ResponseOf } from "../../../api/contract.js";
 import { defaults } from "../../../defaults.js";
 import { sanitizeLine } from "../../../text/sanitize.js";
 import { displayWidth, truncateToWidth } from "../../../text/display-width.js";
-import { formatElapsed } from "../../options/units.js";
+import { formatElapsed } from "../../options/durations-and-sizes.js";
 import { exitCodes } from "../../print/exit-code.js";
 import type { Palette } from "../../print/colours-and-progress.js";
 
@@ -96,6 +96,23 @@ export function elicitationNotice({ permissionId, message, url }: ShownElicitati
     `the agent asked: ${toOneLine(message)}${at}; the question cannot be shown as a form, so it was declined. Answer with a prompt`,
     "yellow",
   ];
+}
+
+/** A notice of the agent, or that it shortens its context; null: the update is neither. */
+export function noticeLine(
+  update: Readonly<Record<string, unknown>>,
+  width: number,
+  palette: Palette,
+): string | null {
+  const { sessionUpdate, severity, title, description, status } = update;
+  if (sessionUpdate === "compaction_update" && typeof status === "string")
+    return palette.dim(
+      truncateToWidth(`context compaction: ${toOneLine(status.replaceAll("_", " "))}`, width),
+    );
+  if (sessionUpdate !== "notice" || typeof title !== "string") return null;
+  const more = typeof description === "string" && description !== "" ? `: ${description}` : "";
+  const line = truncateToWidth(`! ${toOneLine(`${title}${more}`)}`, width);
+  return severity === "error" ? palette.red(line) : palette.yellow(line);
 }
 
 /** Settings that were applied, or (`refused`) why they could not be applied again after a restart of the agent. */

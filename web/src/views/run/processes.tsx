@@ -8,7 +8,7 @@ import { formatPercent, ProcessRow } from "../../components/process-row.js";
 import { ResourceView } from "../../components/resource-view.js";
 import { Section } from "../../components/section.js";
 import { useResource } from "../../live/use-resource.js";
-import { flattenTree, measure, type RunUsage, SAMPLES } from "../../live/usage.js";
+import { flattenTree, measure, type RunUsage, SAMPLES } from "../../live/run-usage.js";
 
 const POLL_MS = 2_000;
 /** More are counted, not listed: the page stays usable when a run forks without end. */

@@ -4,7 +4,7 @@ import { Section } from "../../components/section.js";
 import { TimeAgo } from "../../components/time-ago.js";
 import { useResource } from "../../live/use-resource.js";
 import { LongText } from "./long-text.js";
-import { visibleText } from "./visible-text.js";
+import { visibleText } from "./show-invisible-characters.js";
 
 /** Messages cause no events of runs, so they are read at this interval. */
 const POLL_MS = 4_000;

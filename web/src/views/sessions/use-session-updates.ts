@@ -3,7 +3,7 @@ import { useEffect, useRef } from "preact/hooks";
 import { ApiError, pathOf } from "../../api/client.js";
 import { endpoints } from "../../../../src/api/endpoints.js";
 import { followNdjson } from "../../api/ndjson.js";
-import { TurnLog, type Update } from "./conversation.js";
+import { TurnLog, type Update } from "./turn-log.js";
 
 const FIRST_PAUSE_MS = 500;
 const LAST_PAUSE_MS = 5_000;

@@ -6,7 +6,7 @@ import {
 } from "../../../api/attach-socket.js";
 import { ApiError, request } from "../../../api/client.js";
 import { readKeptRange, readLogPage } from "../../../api/log-pages.js";
-import { sleep, untilVisible, whileVisible } from "../../../live/visibility.js";
+import { sleep, untilVisible, whileVisible } from "../../../live/page-visibility.js";
 
 export interface TerminalSize {
   readonly rows: number;
