@@ -6,7 +6,7 @@ import { GatewayUnreachable } from "../../errors.js";
 import { reachGateway } from "../../gateway/locate.js";
 import { startGateway } from "../../gateway/start.js";
 import { gatewaySocketPath } from "../../home/state-directory.js";
-import { formatDuration } from "../options/units.js";
+import { formatDuration } from "../../text/format-units.js";
 import { notice } from "../print/errors-and-notices.js";
 import { type GatewayConnection, isInsideRun, requesterToken, hasErrorCode } from "./connect.js";
 

@@ -8,7 +8,7 @@ import { findStateDirectory, openStateDirectory } from "../../store/open-state-d
 import { assertOperator, assertOutsideRun, warnOfLogout } from "../client/connect.js";
 import { type KnownHosts, readKnownHosts } from "../client/known-hosts.js";
 import type { JsonFlag } from "../options/parsers.js";
-import { formatElapsed } from "../options/units.js";
+import { formatElapsed } from "../../text/format-units.js";
 import { exitCodes } from "../print/exit-code.js";
 import { notice } from "../print/errors-and-notices.js";
 import { print, toJson } from "../print/write-output.js";

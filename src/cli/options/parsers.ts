@@ -4,7 +4,7 @@ import type { RunLimits } from "../../model/run.js";
 import type { ExecEffect, ExecRule } from "../../model/exec/exec-rule.js";
 import { checkLimits } from "../../supervisor/check-options.js";
 import { splitShellWords } from "../../text/shell.js";
-import { formatSize } from "./units.js";
+import { formatSize } from "../../text/format-units.js";
 
 /** Sets the exit code of `holdfast`; every command gets it. */
 export type SetExitCode = (code: number) => void;

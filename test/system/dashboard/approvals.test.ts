@@ -105,5 +105,10 @@ test.skipIf(!hasBrowser)("a question that ended meanwhile is no longer answered"
   expect(await expired.answer).not.toBe("exit");
   await page.getByRole("link", { name: "All approvals" }).click();
   await page.getByText("Nothing waits for an answer").waitFor();
+  const history = page.getByRole("table", { name: "Questions that were decided" });
+  await history.getByRole("row").filter({ hasText: "expired" }).filter({ hasText: "/bin/true" }).waitFor();
+  const row = history.getByRole("row").filter({ hasText: "denied" });
+  await row.getByText("operator").waitFor();
+  await row.getByRole("link", { name: "elsewhere" }).waitFor();
   await screenshot(page, "approvals-empty");
 });

@@ -28,6 +28,11 @@ export function RunRow({ run }: { readonly run: Run }) {
           </bdi>
         )}
         {port !== null && <span class="number">:{port}</span>}
+        {isOpen(run) && run.lastOutputAt !== null && (
+          <span class="run-output" title={`Last output: ${new Date(run.lastOutputAt).toLocaleString()}`}>
+            output <Elapsed from={run.lastOutputAt} to={null} /> ago
+          </span>
+        )}
         {usage !== undefined && <RunUsageFacts run={run} usage={usage} />}
         <span class="run-time">
           {isOpen(run) ? (

@@ -4,13 +4,12 @@ import { EmptyState } from "../../components/empty-state.js";
 import { ResourceView } from "../../components/resource-view.js";
 import { TimeAgo } from "../../components/time-ago.js";
 import { VirtualList } from "../../components/virtual-list.js";
+import { defaults } from "../../defaults.js";
 import { useResource } from "../../live/use-resource.js";
 import { query, setQuery } from "../../router/location.js";
 import { AgentBadge, LeaseBadge } from "./session-badges.js";
 import { type TreeRow, treeRows } from "./session-tree.js";
 
-/** Sessions cause no events of runs when they are opened and closed, so they are read at this interval. */
-const POLL_MS = 5_000;
 const LIMIT = 1_000;
 /** Match the heights of `.session-row` in styles/sessions.css. */
 const ROW_PX = 44;
@@ -36,7 +35,7 @@ async function readSessions(all: boolean, signal: AbortSignal): Promise<Sessions
 export function SessionsView() {
   const all = query.value.get("all") === "1";
   const sessions = useResource(`sessions ${all}`, (signal) => readSessions(all, signal), {
-    everyMs: POLL_MS,
+    everyMs: defaults.sessionsPollMs,
   });
   return (
     <>
