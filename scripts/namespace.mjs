@@ -4,7 +4,8 @@ import { spawnSync } from "node:child_process";
 
 /** The strongest isolation this machine allows; `unshare` is null where it allows none. */
 export function findNamespace() {
-  const isolate = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"];
+  // unshare ignores SIGTERM: without setpriv it would outlive a caller that is killed.
+  const isolate = "setpriv --pdeathsig KILL unshare --pid --fork --mount-proc --kill-child".split(" ");
   const candidates =
     process.getuid?.() === 0
       ? [{ name: "root", unshare: isolate }]

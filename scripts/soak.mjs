@@ -30,7 +30,9 @@ const [command, ...rest] = commandInNamespace(namespace, inner);
 const env = { ...process.env, HOLDFAST_TEST_NAMESPACE: namespace.name, SOAK_PROGRAM: program };
 for (const name of Object.keys(env)) if (/^HOLDFAST_(?!TEST_NAMESPACE$)/.test(name)) delete env[name];
 const child = spawn(command, rest, { stdio: "inherit", env });
-for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => child.kill(signal));
+// Ctrl-C reaches the whole group. unshare ignores SIGTERM, and ends everything in its namespace when it is killed.
+process.on("SIGINT", () => {});
+process.on("SIGTERM", () => child.kill("SIGKILL"));
 child.on("exit", (code) => {
   process.exitCode = code ?? 1;
 });

@@ -53,8 +53,10 @@ async function buildCheckAndTest() {
   if (namespace.unshare === null)
     console.log("no PID namespace is available: survivors are found by an environment marker instead");
   const child = spawn(command, rest, { stdio: "inherit", env });
-  // Ctrl-C reaches the whole group; vitest stops by itself and the count is still printed.
-  for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => child.kill(signal));
+  // Ctrl-C reaches the whole group; vitest stops by itself and the count is still printed. unshare ignores SIGTERM, and
+  // ends everything in its namespace when it is killed.
+  process.on("SIGINT", () => {});
+  process.on("SIGTERM", () => child.kill(namespace.unshare === null ? "SIGTERM" : "SIGKILL"));
   const { promise, resolve } = withResolvers();
   child.on("error", (error) => {
     console.error(String(error));
