@@ -11,8 +11,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
-import { reachGateway } from "../dist/gateway/locate.js";
-import { startGateway } from "../dist/gateway/start.js";
+import { reachGateway } from "../dist/gateway/locate-gateway.js";
+import { startGateway } from "../dist/gateway/start-in-background.js";
 import { quantile, row, sideBySide } from "./measure.mjs";
 
 const turns = Number(process.argv[2] ?? 200);

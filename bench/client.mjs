@@ -10,7 +10,7 @@ import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { fileURLToPath } from "node:url";
 import { createClient } from "../dist/api/client.js";
-import { startGateway } from "../dist/gateway/start.js";
+import { startGateway } from "../dist/gateway/start-in-background.js";
 import { gatewaySocketPath } from "../dist/home/state-directory.js";
 import { readOperatorToken } from "../dist/sessions/tokens.js";
 import { compare, inTurns, quantile } from "./measure.mjs";

@@ -9,7 +9,7 @@ import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { setTimeout as sleep } from "node:timers/promises";
 import { createClient } from "../dist/api/client.js";
-import { environmentOutsideRuns, startGateway } from "../dist/gateway/start.js";
+import { environmentOutsideRuns, startGateway } from "../dist/gateway/start-in-background.js";
 import { gatewaySocketPath } from "../dist/home/state-directory.js";
 import { readOperatorToken } from "../dist/sessions/tokens.js";
 

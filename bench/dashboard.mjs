@@ -9,7 +9,7 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { chromium } from "playwright-core";
 import { createClient } from "../dist/api/client.js";
-import { startGateway } from "../dist/gateway/start.js";
+import { startGateway } from "../dist/gateway/start-in-background.js";
 import { gatewaySocketPath } from "../dist/home/state-directory.js";
 import { readOperatorToken } from "../dist/sessions/tokens.js";
 import { quantile } from "./measure.mjs";

@@ -15,7 +15,7 @@ import { fileURLToPath } from "node:url";
 import { createClient } from "../dist/api/client.js";
 import { gatewaySocketPath } from "../dist/home/state-directory.js";
 import { readOperatorToken } from "../dist/sessions/tokens.js";
-import { startGateway } from "../dist/gateway/start.js";
+import { startGateway } from "../dist/gateway/start-in-background.js";
 import { openSupervisor } from "../dist/index.js";
 import { compare, inTurns } from "./measure.mjs";
 

@@ -13,7 +13,7 @@ import { fileURLToPath } from "node:url";
 import { createClient } from "../dist/api/client.js";
 import { wrappingWords } from "../dist/cli/mcp/wrapped-command.js";
 import { makeNativeCommand } from "../dist/cli/shellenv/native-command.js";
-import { startGateway } from "../dist/gateway/start.js";
+import { startGateway } from "../dist/gateway/start-in-background.js";
 import { gatewaySocketPath } from "../dist/home/state-directory.js";
 import { readOperatorToken } from "../dist/sessions/tokens.js";
 import { compare, inTurns, quantile } from "./measure.mjs";

@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import pg from "pg";
 import { createClient } from "../dist/api/client.js";
-import { environmentOutsideRuns, startGateway } from "../dist/gateway/start.js";
+import { environmentOutsideRuns, startGateway } from "../dist/gateway/start-in-background.js";
 import { gatewaySocketPath } from "../dist/home/state-directory.js";
 import { openSupervisor } from "../dist/index.js";
 import { readOperatorToken } from "../dist/sessions/tokens.js";

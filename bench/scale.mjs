@@ -11,7 +11,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { parseArgs } from "node:util";
 import { DatabaseSync } from "@photostructure/sqlite";
 import { createClient } from "../dist/api/client.js";
-import { startGateway } from "../dist/gateway/start.js";
+import { startGateway } from "../dist/gateway/start-in-background.js";
 import { gatewaySocketPath } from "../dist/home/state-directory.js";
 import { readOperatorToken } from "../dist/sessions/tokens.js";
 import { quantile } from "./measure.mjs";

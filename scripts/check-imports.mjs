@@ -58,7 +58,7 @@ const inside = {
   ],
   gateway: [
     ["gateway-files.ts", "systemd-scope.ts"],
-    "locate.ts",
+    "locate-gateway.ts",
     ["monitoring", "auth"],
     "peers",
     "background",
@@ -123,7 +123,7 @@ const startsProcesses = [
   "anchor/",
   "cli/dashboard/open-browser.ts",
   "cli/run/controlling-terminal.ts",
-  "gateway/start.ts",
+  "gateway/start-in-background.ts",
   "gateway/systemd-scope.ts",
   "home/machine-and-boot-ids.ts",
   "cli/service/",

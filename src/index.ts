@@ -33,7 +33,7 @@ export type {
   SpoolSpec,
   StreamName,
   TerminalSize,
-} from "./anchor/host.js";
+} from "./anchor/host-interface.js";
 export type { Survivor } from "./model/process.js";
 export type { RunEvent, RunEventType } from "./model/run-event.js";
 export { END_REASONS } from "./model/enums.js";
@@ -64,4 +64,4 @@ export type { EventFilter, RunFilter } from "./store/runs/contract.js";
 export * from "./errors.js";
 export { createClient, GatewayError, type ClientOptions, type GatewayClient } from "./api/client.js";
 export { defaults, watchdogProfiles } from "./defaults.js";
-export { noOutputLimit, type WatchdogProfile } from "./agents/command-line.js";
+export { noOutputLimit, type WatchdogProfile } from "./agents/one-shot-command.js";

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "format/json-read.h"
-#include "format/wire.h"
+#include "format/frame.h"
 
 #define CLIENT_PATH 4096
 #define RUN_ID_SIZE 24

@@ -14,7 +14,7 @@
 
 #include "client/client.h"
 #include "format/base64url.h"
-#include "format/http.h"
+#include "format/parse-http-response.h"
 #include "format/sha256.h"
 
 #define TOKEN_MAX 255

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "launch/launch.h"
-#include "format/wire.h"
+#include "format/frame.h"
 
 #define HELLO_TIMEOUT_MS 10000
 

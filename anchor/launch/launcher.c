@@ -9,7 +9,7 @@
 #include "format/json-write.h"
 #include "launch/launch.h"
 #include "modes/modes.h"
-#include "format/wire.h"
+#include "format/frame.h"
 
 #define BACKLOG 1024
 #define DESCRIPTORS_MOST (CLIENTS_MAX + 64) /* more than a launcher ever has open */

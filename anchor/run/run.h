@@ -8,7 +8,7 @@
 #include "os/os.h"
 #include "launch/heartbeat.h"
 #include "run/spool.h"
-#include "format/wire.h"
+#include "format/frame.h"
 
 #define CONNECTIONS 16
 #define RESIDUE_KEPT 64
@@ -239,7 +239,7 @@ bool backlogged(const struct connection *connection);
 void drop_silent_connections(struct run *run, uint64_t now);
 const char *tier(struct run *run);
 
-/* commands.c */
+/* dispatch.c */
 /* Reads and handles requests. False: the connection has ended or violated the protocol. */
 bool connection_read(struct run *run, struct connection *connection);
 
@@ -251,7 +251,7 @@ void caller_lost(struct run *run);
 /* True for requests that a caller may send besides those of every connection. */
 bool is_callers_request(uint8_t type);
 
-/* commands/adopt.c, commands/signal-named-members.c, commands/list-members.c */
+/* commands/adopt.c, commands/signal-members.c, commands/list-members.c */
 void handle_adopt(struct run *run, struct connection *connection, const struct frame *frame);
 void handle_signal(struct run *run, struct connection *connection, const struct frame *frame);
 void handle_members(struct run *run, struct connection *connection, const struct frame *frame);

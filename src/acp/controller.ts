@@ -10,7 +10,7 @@ import type { ApprovalQuestion } from "../sessions/approval-question.js";
 import type { Run } from "../supervisor/api.js";
 import { ACP_BACKEND } from "../model/enums.js";
 import type { AgentCommands } from "./agent-command.js";
-import { type VerifiedProcessTree, verifyProcessTree } from "./agent/process-tree.js";
+import { type VerifiedProcessTree, verifyProcessTree } from "./agent/turn-process-audit.js";
 import { AGENT_LABEL, TERMINAL_BACKEND } from "./client/terminals.js";
 import { type EnsuredSession, ensureSession, type EnsureSessionRequest } from "./ensure-session.js";
 import {

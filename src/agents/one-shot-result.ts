@@ -1,8 +1,8 @@
 import { defaults } from "../defaults.js";
 import { redactText } from "../text/redact.js";
 import { firstChars, lastChars } from "../text/truncate.js";
-import { parseCliOutput } from "./cli-output.js";
-import { isAgentSessionId } from "./command-line.js";
+import { parseCliOutput } from "./one-shot-output.js";
+import { isAgentSessionId } from "./one-shot-command.js";
 import type { CliOutput } from "../config/agents.js";
 
 interface OneShotOutput {

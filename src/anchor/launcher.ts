@@ -10,7 +10,7 @@ import { handshake, isNotListening, type MessageConnection } from "./protocol/co
 import { decodeLeaderStatus } from "./protocol/events.js";
 import { type AnchorMessage, encodeMessage, type MessageFields } from "./protocol/message-codec.js";
 import { PREVIOUS_PROTOCOL, PROTOCOL } from "./protocol/messages.js";
-import type { LeaderStatus } from "./run-dir/file-contents.js";
+import type { LeaderStatus } from "./run-dir/run-file-types.js";
 
 /** Longer than any ready line; a process that writes more is not the launcher. */
 const MAX_READY_LINE = 64 * 1024;

@@ -2,7 +2,7 @@ import { join } from "node:path";
 import { Semaphore } from "../async/concurrency.js";
 import { LimitUnavailable } from "../errors.js";
 import { findAnchorBinary, installAnchorBinary, requireSameVersion } from "./binary.js";
-import type { AnchorHost, AnchorLink, RunAddress, SilentFile, StartSpec } from "./host.js";
+import type { AnchorHost, AnchorLink, RunAddress, SilentFile, StartSpec } from "./host-interface.js";
 import { listCgroups, removeInstance } from "./instance/instance-directories.js";
 import { type AnchorLoss, Launcher } from "./launcher.js";
 import { NativeObserver, type NativeObserverOptions, type OpenAttempt } from "./native-observer.js";

@@ -8,12 +8,12 @@ import type {
   DirectoryScope,
   InspectOptions,
   RunAddress,
-} from "./host.js";
+} from "./host-interface.js";
 import { LEASE_MARKER, listMarkedProcesses, type MarkedProcess } from "./inspect/marked-processes.js";
 import { BatchedInspection } from "./inspect/batched-inspection.js";
-import { inspectCgroups } from "./inspect/cgroups.js";
+import { inspectCgroups } from "./inspect/cgroups-and-limits.js";
 import { inspectProcesses } from "./inspect/processes.js";
-import { inspectTrees, type InspectedTrees } from "./inspect/trees.js";
+import { inspectTrees, type InspectedTrees } from "./inspect/process-trees.js";
 import { inspectPort } from "./inspect/ports.js";
 import { continueAnchor, reap } from "./inspect/reap.js";
 import { InstanceDirectories, listRunCgroups } from "./instance/instance-directories.js";

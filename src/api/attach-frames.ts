@@ -1,4 +1,4 @@
-import type { StreamName, TerminalSize } from "../anchor/host.js";
+import type { StreamName, TerminalSize } from "../anchor/host-interface.js";
 import type { Survivor } from "../model/process.js";
 import { BadInput } from "../errors.js";
 import type { RunRecord, RunStateName, ServiceFacts } from "../model/run.js";

@@ -6,6 +6,8 @@ import * as acp from "./routes/acp-sessions.js";
 import * as acpAgent from "./routes/acp-agent.js";
 import * as acpPermissions from "./routes/acp-permissions.js";
 import * as agents from "./routes/agents.js";
+import * as approvals from "./routes/approvals.js";
+import * as channels from "./routes/channels.js";
 import * as dashboard from "./routes/dashboard.js";
 import * as exec from "./routes/exec.js";
 import * as gateway from "./routes/gateway.js";
@@ -56,11 +58,11 @@ export const contract = {
   checkAgent: agents.checkAgentRoute,
   runAgent: agents.runAgentRoute,
   agentResult: agents.agentResultRoute,
-  listChannels: gateway.listChannelsRoute,
-  testChannel: gateway.testChannelRoute,
-  listApprovals: exec.listApprovalsRoute,
-  decideApproval: exec.decideApprovalRoute,
-  showApproval: exec.showApprovalRoute,
+  listChannels: channels.listChannelsRoute,
+  testChannel: channels.testChannelRoute,
+  listApprovals: approvals.listApprovalsRoute,
+  decideApproval: approvals.decideApprovalRoute,
+  showApproval: approvals.showApprovalRoute,
   listTasks: tasks.listTasksRoute,
   createTask: tasks.createTaskRoute,
   getTask: tasks.getTaskRoute,

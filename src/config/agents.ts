@@ -43,7 +43,7 @@ export const variableName = anyVariableName.refine(
   "must not be one of Holdfast's own",
 );
 
-/** How long it may be silent, from its overall timeout (see agents/command-line.ts). */
+/** How long it may be silent, from its overall timeout (see agents/one-shot-command.ts). */
 const watchdog = z
   .strictObject({
     ratio: z.number().gt(0).max(1),

@@ -1,5 +1,5 @@
 import type { AcpController } from "../acp/controller.js";
-import type { RestingCheck } from "../async/resting-check.js";
+import type { ThrottledCheck } from "../async/throttled-check.js";
 import type { Config } from "../config/schema.js";
 import type { AccessDenial } from "../sessions/authorizer.js";
 import type { StoreWait } from "../store/retry-while-away.js";
@@ -45,6 +45,6 @@ export interface GatewayServices extends AsyncDisposable {
   registerRecoveredRuns(runs: readonly Run[]): void;
   maintainTasks: BackgroundServices["maintainTasks"];
   /** Records the results of one-shot agents that a former gateway started. */
-  readonly unansweredPrompts: RestingCheck;
+  readonly unansweredPrompts: ThrottledCheck;
   applyRetention(): Promise<DeletedRecords>;
 }

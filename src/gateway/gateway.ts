@@ -1,6 +1,6 @@
 import type { ShutdownPolicy } from "../api/routes/gateway.js";
 import { deferred } from "../async/deferred.js";
-import { RestingCheck } from "../async/resting-check.js";
+import { ThrottledCheck } from "../async/throttled-check.js";
 import { secretVariables } from "../config/channels.js";
 import { type Config, parseConfig } from "../config/schema.js";
 import { defaults } from "../defaults.js";
@@ -155,8 +155,10 @@ export async function openGateway({
   const jobs = new PeriodicJobs(report);
   const beingStopped = new Set<string>();
   const leftovers = {
-    sessions: new RestingCheck(defaults.leftoverCheckMs, () => services.acp.resumeSessionsOf([])),
-    removedRuns: new RestingCheck(defaults.leftoverCheckMs, () => stopRemovedRuns(supervisor, beingStopped)),
+    sessions: new ThrottledCheck(defaults.leftoverCheckMs, () => services.acp.resumeSessionsOf([])),
+    removedRuns: new ThrottledCheck(defaults.leftoverCheckMs, () =>
+      stopRemovedRuns(supervisor, beingStopped),
+    ),
     prompts: services.unansweredPrompts,
   };
   /** The periodic job itself reports an unreachable store. */

@@ -1,7 +1,7 @@
 import { hostname } from "node:os";
 import { arch, platform } from "node:process";
 import { findAnchorBinary } from "../anchor/binary.js";
-import { probeLimits } from "../anchor/inspect/cgroups.js";
+import { probeLimits } from "../anchor/inspect/cgroups-and-limits.js";
 import { probeBoundary } from "../anchor/inspect/boundary-and-tier.js";
 import { PROTOCOL } from "../anchor/protocol/messages.js";
 import { SerialQueue } from "../async/concurrency.js";

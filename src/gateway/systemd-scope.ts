@@ -4,7 +4,7 @@ import { existsSync, readlinkSync, realpathSync } from "node:fs";
 import { access } from "node:fs/promises";
 import { delimiter, join } from "node:path";
 import { userInfo } from "node:os";
-import { type CgroupProbe, probeCgroup } from "../anchor/inspect/cgroups.js";
+import { type CgroupProbe, probeCgroup } from "../anchor/inspect/cgroups-and-limits.js";
 import { configPath } from "../config/file.js";
 import { defaults } from "../defaults.js";
 

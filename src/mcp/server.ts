@@ -7,8 +7,8 @@ import {
   type ServerContext,
 } from "@modelcontextprotocol/server";
 import { z } from "zod";
-import { toCallResult, toErrorResult } from "./answers.js";
-import type { SessionConnection, SessionConnector } from "./session/connection.js";
+import { toCallResult, toErrorResult } from "./call-result.js";
+import type { SessionConnection, SessionConnector } from "./session/session-connection.js";
 import { addResourceHandlers } from "./resources/resource-handlers.js";
 import { SdkServer } from "./sdk-server.js";
 import { addTaskHandlers, createTaskResult, knowsTasks, TASKS_EXTENSION } from "./tasks/tasks-extension.js";

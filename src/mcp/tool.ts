@@ -1,6 +1,6 @@
 import type { ToolAnnotations } from "@modelcontextprotocol/server";
 import type { z } from "zod";
-import type { SessionConnection } from "./session/connection.js";
+import type { SessionConnection } from "./session/session-connection.js";
 import { type JsonSchema, objectSchema } from "./json-schema.js";
 
 /** The answer of a tool. */

@@ -1,4 +1,4 @@
-import type { OutputSlice } from "../anchor/host.js";
+import type { OutputSlice } from "../anchor/host-interface.js";
 import { incompleteTailBytes, MAX_CONTINUATION_BYTES, orphanedHeadBytes } from "../text/utf8.js";
 
 /**

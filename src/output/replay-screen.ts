@@ -1,4 +1,4 @@
-import type { TerminalSize } from "../anchor/host.js";
+import type { TerminalSize } from "../anchor/host-interface.js";
 import { defaults } from "../defaults.js";
 import { type ByteReader, findRange } from "./byte-reader.js";
 import { Screen } from "../terminal/screen.js";

@@ -4,7 +4,7 @@ import { defaults } from "../defaults.js";
 import type { Elicitation } from "../model/acp/elicitation.js";
 import type { AcpSession, AcpTurn, AcpUpdate } from "../model/acp/session-and-turn.js";
 import type { AcpPermissionRequest } from "../model/acp/permission-request.js";
-import type { AgentReport } from "../model/acp/agent-report.js";
+import type { AgentReport } from "../model/acp/agent-reported-state.js";
 import type { RunRecord } from "../model/run.js";
 import type { SessionRecord } from "../model/session.js";
 import { type ApprovalQuestion, questionHead } from "../sessions/approval-question.js";

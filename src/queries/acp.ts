@@ -1,4 +1,4 @@
-import type { VerifiedProcessTree } from "../acp/agent/process-tree.js";
+import type { VerifiedProcessTree } from "../acp/agent/turn-process-audit.js";
 import type { ResponseOf, RouteHandlers } from "../api/contract.js";
 import { recordedClientAccess } from "../config/client-access.js";
 import { defaults } from "../defaults.js";

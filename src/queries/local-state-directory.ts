@@ -1,4 +1,4 @@
-import type { RunAddress } from "../anchor/host.js";
+import type { RunAddress } from "../anchor/host-interface.js";
 import type { NativeObserver } from "../anchor/native-observer.js";
 import { databaseUrl } from "../config/database-url.js";
 import { observeMachineIdentity } from "../home/machine-identity.js";

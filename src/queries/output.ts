@@ -1,4 +1,4 @@
-import type { StreamName } from "../anchor/host.js";
+import type { StreamName } from "../anchor/host-interface.js";
 import type { ParsedRequestOf, ResponseOf } from "../api/contract.js";
 import type { RunRecord } from "../model/run.js";
 import { readBytePage } from "../output/byte-page.js";

@@ -1,5 +1,5 @@
 import { setTimeout } from "node:timers/promises";
-import type { StreamName } from "../anchor/host.js";
+import type { StreamName } from "../anchor/host-interface.js";
 import type { ParsedRequestOf, RequestContext, ResponseOf } from "../api/contract.js";
 import { defaults } from "../defaults.js";
 import type { RunRecord } from "../model/run.js";

@@ -1,6 +1,12 @@
 import { defaults } from "../defaults.js";
 import { BadInput } from "../errors.js";
-import { keyedFingerprint, maskArguments, type MaskedWord, maskWord, UNMASKED } from "../text/mask.js";
+import {
+  keyedFingerprint,
+  maskArguments,
+  type MaskedWord,
+  maskWord,
+  UNMASKED,
+} from "../text/mask-arguments.js";
 import { isSecretName } from "../text/redact.js";
 import { firstChars } from "../text/truncate.js";
 

@@ -7,7 +7,7 @@ import type { Approval, ApprovalDecision, NewApproval } from "../model/exec/appr
 import type { SessionRecord } from "../model/session.js";
 import type { SessionStore } from "../store/sessions/contract.js";
 import { checkExecSize } from "../supervisor/spawn/plan.js";
-import { maskWord, UNMASKED } from "../text/mask.js";
+import { maskWord, UNMASKED } from "../text/mask-arguments.js";
 import { displayCommand, redactArguments } from "../text/redact.js";
 import {
   type ApprovalQuestion,

@@ -10,7 +10,7 @@ import type { Approval } from "../model/exec/approval.js";
 import type { SessionRecord } from "../model/session.js";
 import type { SessionMessage } from "../model/session-message.js";
 import type { TaskEvent, TaskRecord } from "../model/task.js";
-import { column, columns, type ColumnsOf, flag, json, mapTable, nullableJson } from "./sql/table.js";
+import { column, columns, type ColumnsOf, flag, json, mapTable, nullableJson } from "./sql/table-mapping.js";
 
 // JSON is text in every database, so that one mapping serves all.
 

@@ -1,4 +1,4 @@
-import type { AnchorLink, ProcessEvidence } from "../anchor/host.js";
+import type { AnchorLink, ProcessEvidence } from "../anchor/host-interface.js";
 import { isJobTier, isWeakTier } from "../anchor/inspect/boundary-and-tier.js";
 import { PROTOCOL } from "../anchor/protocol/messages.js";
 import { deferred } from "../async/deferred.js";

@@ -1,4 +1,10 @@
-import type { FirstStop, MemberSignal, SpoolSpec, StreamName, TerminalSize } from "../anchor/host.js";
+import type {
+  FirstStop,
+  MemberSignal,
+  SpoolSpec,
+  StreamName,
+  TerminalSize,
+} from "../anchor/host-interface.js";
 import type { ProcessIdentity, Survivor } from "../model/process.js";
 import type { LiveProcesses } from "../anchor/inspect/processes.js";
 import type { InstanceTaken, StoreAway } from "../errors.js";

@@ -1,4 +1,4 @@
-import type { StreamName, TerminalSize } from "../anchor/host.js";
+import type { StreamName, TerminalSize } from "../anchor/host-interface.js";
 import { defaults } from "../defaults.js";
 import { BadInput } from "../errors.js";
 import { type EndReason, NO_LIMITS, type RunLimits, type RunPolicy } from "../model/run.js";

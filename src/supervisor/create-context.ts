@@ -1,5 +1,5 @@
-import type { AnchorHost } from "../anchor/host.js";
-import type { InstanceHold } from "../anchor/instance/instance-hold.js";
+import type { AnchorHost } from "../anchor/host-interface.js";
+import type { InstanceHold } from "../anchor/instance/hold-instance-locks.js";
 import { type Clock, systemClock } from "../async/clock.js";
 import { defaults } from "../defaults.js";
 import type { InstanceTaken } from "../errors.js";

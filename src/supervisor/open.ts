@@ -2,7 +2,7 @@ import { mkdir, rm, stat } from "node:fs/promises";
 import { hostname } from "node:os";
 import { join } from "node:path";
 import { platform } from "node:process";
-import { holdInstance, type InstanceHold } from "../anchor/instance/instance-hold.js";
+import { holdInstance, type InstanceHold } from "../anchor/instance/hold-instance-locks.js";
 import { openNativeHost } from "../anchor/native-host.js";
 import { BadInput, StateUnusable } from "../errors.js";
 import { readMachineIdentity } from "../home/machine-identity.js";

@@ -1,4 +1,4 @@
-import type { AnchorHost } from "../anchor/host.js";
+import type { AnchorHost } from "../anchor/host-interface.js";
 import { defaults } from "../defaults.js";
 import type { RunFilter, RunStore } from "../store/runs/contract.js";
 import type { Retained, Retention } from "./api.js";

@@ -1,5 +1,11 @@
 import { setTimeout } from "node:timers/promises";
-import type { AnchorLink, FirstStop, MemberSignal, StreamName, TerminalSize } from "../anchor/host.js";
+import type {
+  AnchorLink,
+  FirstStop,
+  MemberSignal,
+  StreamName,
+  TerminalSize,
+} from "../anchor/host-interface.js";
 import type { LiveProcesses } from "../anchor/inspect/processes.js";
 import { defaults } from "../defaults.js";
 import { BadInput, NotSteering } from "../errors.js";

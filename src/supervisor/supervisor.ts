@@ -1,4 +1,4 @@
-import type { StreamName } from "../anchor/host.js";
+import type { StreamName } from "../anchor/host-interface.js";
 import { defaults } from "../defaults.js";
 import {
   BadInput,

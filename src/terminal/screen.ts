@@ -1,4 +1,4 @@
-import type { TerminalSize } from "../anchor/host.js";
+import type { TerminalSize } from "../anchor/host-interface.js";
 import { SerialQueue } from "../async/concurrency.js";
 import { defaults } from "../defaults.js";
 import { sanitizeLine } from "../text/sanitize.js";

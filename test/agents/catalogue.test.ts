@@ -6,7 +6,7 @@ import {
   newAgentSessionId,
   takesNewSessionId,
   parseVersion,
-} from "../../src/agents/command-line.js";
+} from "../../src/agents/one-shot-command.js";
 import { fetchingArgv } from "../../src/acp/agent-command.js";
 import { agentEntrySchema, type CliForm } from "../../src/config/agents.js";
 

@@ -5,7 +5,13 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { findAnchorBinary } from "../../src/anchor/binary.js";
-import type { AnchorEvent, AnchorExit, AnchorLink, RunAddress, StreamName } from "../../src/anchor/host.js";
+import type {
+  AnchorEvent,
+  AnchorExit,
+  AnchorLink,
+  RunAddress,
+  StreamName,
+} from "../../src/anchor/host-interface.js";
 import { type NativeHost, openNativeHost } from "../../src/anchor/native-host.js";
 import { PROTOCOL } from "../../src/anchor/protocol/messages.js";
 import { startSpec } from "../support/anchor/start-spec.js";

@@ -4,8 +4,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import type { GatewayClient } from "../../src/api/client.js";
-import { startGateway } from "../../src/gateway/start.js";
-import { reachGateway } from "../../src/gateway/locate.js";
+import { startGateway } from "../../src/gateway/start-in-background.js";
+import { reachGateway } from "../../src/gateway/locate-gateway.js";
 import { removeStateDirectory } from "../support/temporary-directory.js";
 import { waitUntilStopped } from "../support/gateway/gateway-process.js";
 

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { createClient } from "../../src/api/client.js";
 import { gatewaySocketPath } from "../../src/home/state-directory.js";
-import { startGateway } from "../../src/gateway/start.js";
+import { startGateway } from "../../src/gateway/start-in-background.js";
 import { fakeGateway } from "../support/gateway/fake-gateway.js";
 import { errorOf } from "../support/gateway/real-gateway.js";
 

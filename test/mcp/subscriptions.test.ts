@@ -8,7 +8,7 @@ import { defaults } from "../../src/defaults.js";
 import { gatewaySocketPath } from "../../src/home/state-directory.js";
 import { followResource, readState } from "../../src/mcp/resources/follow-resource.js";
 import { taskUri } from "../../src/mcp/resources/resources.js";
-import { connectSession } from "../../src/mcp/session/gateway-session.js";
+import { connectSession } from "../../src/mcp/session/connect-session.js";
 import { gatewayForFile } from "../support/gateway/real-gateway.js";
 import { connectOverHttp, newMcpClient, callTool, postRequest } from "../support/mcp/mcp-clients.js";
 import { waitFor } from "../support/wait-for.js";

@@ -1,4 +1,4 @@
-import type { ReapRequest, StartSpec } from "../../src/anchor/host.js";
+import type { ReapRequest, StartSpec } from "../../src/anchor/host-interface.js";
 import type { MachineIdentity } from "../../src/model/process.js";
 import type { RunEvent } from "../../src/model/run-event.js";
 import {

@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import type { RunAddress } from "../../src/anchor/host.js";
+import type { RunAddress } from "../../src/anchor/host-interface.js";
 import { openSqliteStore } from "../../src/store/sqlite/open.js";
 import type { Store } from "../../src/store/store.js";
 import type { Supervisor } from "../../src/supervisor/api.js";

@@ -1,6 +1,6 @@
 import { readdir, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
-import type { StreamName } from "../../src/anchor/host.js";
+import type { StreamName } from "../../src/anchor/host-interface.js";
 import type { Supervisor } from "../../src/supervisor/api.js";
 
 export function runDirectory({ home, instanceId }: Supervisor, runId: string): string {

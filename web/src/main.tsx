@@ -1,9 +1,9 @@
 import { render } from "preact";
 import { App } from "./app/app.js";
-import { startSession } from "./app/session.js";
+import { logIn } from "./app/login.js";
 import { applyTheme } from "./app/theme.js";
 
 applyTheme();
-void startSession();
+void logIn();
 const root = document.querySelector("#app");
 if (root !== null) render(<App />, root);

@@ -1,5 +1,5 @@
 import { BadInput } from "../../errors.js";
-import type { AgentChoices, AgentConfigOption, AgentReport } from "../../model/acp/agent-report.js";
+import type { AgentChoices, AgentConfigOption, AgentReport } from "../../model/acp/agent-reported-state.js";
 import type { AgentSettings, StoredSettings } from "../../model/acp/agent-settings.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 

@@ -4,7 +4,7 @@ import type { AgentSettings } from "../../model/acp/agent-settings.js";
 import type { SessionWriter } from "../session-writer.js";
 import type { AcpConnection } from "../wire/connection.js";
 import { type AgentSetting, listSettings, requestForSetting, stateAfterSetting } from "./agent-settings.js";
-import { EMPTY_AGENT_REPORT } from "./agent-report.js";
+import { EMPTY_AGENT_REPORT } from "./agent-reported-state.js";
 
 export interface SettingsTarget {
   readonly connection: AcpConnection;

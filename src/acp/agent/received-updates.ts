@@ -1,10 +1,10 @@
 import { defaults } from "../../defaults.js";
-import type { AgentReport } from "../../model/acp/agent-report.js";
+import type { AgentReport } from "../../model/acp/agent-reported-state.js";
 import type { NewAcpUpdate } from "../../model/acp/session-and-turn.js";
 import type { RunningTurn } from "../turn/running-turn.js";
 import type { ReplayFilter } from "../turn/replay-filter.js";
 import type { SessionUpdate } from "../wire/message.js";
-import { stateAfterUpdates } from "./agent-report.js";
+import { stateAfterUpdates } from "./agent-reported-state.js";
 
 /** The changes of a session by one batch of updates. */
 export interface ReceivedBatch {

@@ -26,7 +26,7 @@ import { AcpConnection } from "../wire/connection.js";
 import { AgentRun, type AgentEnd, agentTmpdirPath, readOutputToEnd, startAgent } from "./agent-run.js";
 import { applySettings, applyStoredSettings, type SettingsTarget } from "./apply-settings.js";
 import { initialize, openAgentSession } from "./open-agent-session.js";
-import { auditIfClean } from "./process-tree.js";
+import { auditIfClean } from "./turn-process-audit.js";
 import { TurnRecorder } from "./turn-recorder.js";
 
 export interface RunningAgentDeps extends Omit<OperationDeps, "terminals"> {

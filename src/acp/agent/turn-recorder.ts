@@ -1,6 +1,6 @@
 import type { Clock } from "../../async/clock.js";
 import type { AcpTurn, AcpUpdate, TurnAudit } from "../../model/acp/session-and-turn.js";
-import type { AgentReport } from "../../model/acp/agent-report.js";
+import type { AgentReport } from "../../model/acp/agent-reported-state.js";
 import type { AcpChange, AcpSessionPatch } from "../../store/acp/contract.js";
 import type { ClientRequests } from "../client/client-requests.js";
 import type { PermissionRequests } from "../permissions/permission-requests.js";
@@ -29,7 +29,7 @@ import type { OutgoingFrame } from "../wire/frames.js";
 import type { ConnectionHandlers } from "../wire/connection-contract.js";
 import type { RpcOutcome, SessionUpdate } from "../wire/message.js";
 import type { PendingRequest } from "../wire/pending-requests.js";
-import { stateAfterAnswer } from "./agent-report.js";
+import { stateAfterAnswer } from "./agent-reported-state.js";
 import { type ReceivedBatch, ReceivedUpdates } from "./received-updates.js";
 
 interface TurnRecorderDeps {

@@ -2,7 +2,7 @@ import { defaults } from "../../defaults.js";
 import type { PermissionOption } from "../../model/acp/permission-request.js";
 import { type LabelledText, labelTexts } from "../../sessions/approval-question.js";
 import { firstChars } from "../../text/truncate.js";
-import { digestInput } from "../turn/input-digest.js";
+import { digestInput } from "../turn/tool-input-digest.js";
 import { boundedString } from "../turn/turn-summary.js";
 import { isObject } from "../wire/message.js";
 

@@ -24,7 +24,7 @@ import {
 import { ExpiryTimers } from "./expiry-timers.js";
 import { parseElicitation } from "./elicitation-form.js";
 import { judgePermission, optionForVerdict } from "./decide-permission.js";
-import { expireAllChange, permissionUpdates, type PermissionUpdates } from "./permission-changes.js";
+import { expireAllChange, permissionUpdates, type PermissionUpdates } from "./permission-updates.js";
 import {
   boundDetails,
   type ParsedPermissionRequest,

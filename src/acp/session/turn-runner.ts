@@ -5,7 +5,7 @@ import type { SessionMessage } from "../../model/session-message.js";
 import type { AgentLifecycle, AgentLifecycleDeps } from "../agent/agent-lifecycle.js";
 import type { RunningAgent } from "../agent/running-agent.js";
 import { toProblem } from "../agent/agent-exit.js";
-import { auditTurn, listProcessKeys } from "../agent/process-tree.js";
+import { auditTurn, listProcessKeys } from "../agent/turn-process-audit.js";
 import { toContentBlocks } from "../turn/prompt-content.js";
 import type { PackedMessages } from "../../sessions/pack-messages.js";
 import type { RunningTurn, TurnEnd, UnstoredTurn } from "../turn/running-turn.js";

@@ -1,7 +1,7 @@
 import { defaults } from "../../defaults.js";
 import { firstChars, TextTail } from "../../text/truncate.js";
 import { isObject, type SessionUpdate } from "../wire/message.js";
-import { digestInput } from "./input-digest.js";
+import { digestInput } from "./tool-input-digest.js";
 
 export interface ToolCallSummary {
   readonly id: string;

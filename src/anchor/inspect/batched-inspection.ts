@@ -1,6 +1,6 @@
 import type { ProcessIdentity } from "../../model/process.js";
 import { deferred, type Deferred } from "../../async/deferred.js";
-import type { ProcessEvidence } from "./evidence.js";
+import type { ProcessEvidence } from "./evidence-types.js";
 
 type ProcessQuery = ProcessIdentity | number;
 

@@ -1,4 +1,4 @@
-import { type CgroupProbe, probeCgroup } from "./cgroups.js";
+import { type CgroupProbe, probeCgroup } from "./cgroups-and-limits.js";
 
 /**
  * The first part of a tier: how the members of a run are known. `lineage`: by unique parents. `group`: only by process

@@ -1,5 +1,5 @@
 import { type Clock, HIDDEN_STATE, isSameClock, type ProcessIdentity } from "../../model/process.js";
-import type { ProcessEvidence } from "./evidence.js";
+import type { ProcessEvidence } from "./evidence-types.js";
 
 /** `unknown`: neither the presence nor the absence of the process is proven. */
 export type Liveness = "alive" | "gone" | "unknown";

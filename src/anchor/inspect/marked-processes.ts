@@ -4,7 +4,7 @@ import { asArray, asNullable, asObject, asString, asWholeNumber } from "../../te
 import { queryAnchor } from "../one-shot-modes.js";
 import { requireDigits, requirePid, requireWholeNumber, toIdentity } from "./processes.js";
 import { runReap } from "./reap.js";
-import type { ReapResult } from "./evidence.js";
+import type { ReapResult } from "./evidence-types.js";
 
 /** A process of any tool with a certain variable in its environment. */
 export interface MarkedProcess {

@@ -1,7 +1,7 @@
 import { BadInput } from "../../errors.js";
 import { asArray, asBoolean, asObject, asString } from "../../text/parse-json.js";
 import { queryAnchor } from "../one-shot-modes.js";
-import type { PortEvidence } from "./evidence.js";
+import type { PortEvidence } from "./evidence-types.js";
 import { toIdentity } from "./processes.js";
 
 export function requirePort(value: number): number {

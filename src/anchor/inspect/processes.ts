@@ -11,7 +11,7 @@ import {
   type JsonObject,
 } from "../../text/parse-json.js";
 import { queryAnchor } from "../one-shot-modes.js";
-import type { InspectOptions, ProcessEvidence } from "./evidence.js";
+import type { InspectOptions, ProcessEvidence } from "./evidence-types.js";
 
 export type LiveProcesses = ProcessEvidence["descendants"];
 

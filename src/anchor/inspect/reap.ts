@@ -11,9 +11,9 @@ import {
   parseJson,
 } from "../../text/parse-json.js";
 import { runAnchorMode } from "../one-shot-modes.js";
-import { EMPTINESS_VALUES, toKillMode, toResidue, toSurvivors } from "../run-dir/run-files.js";
+import { EMPTINESS_VALUES, toKillMode, toResidue, toSurvivors } from "../run-dir/parse-run-files.js";
 import { requireDigits, requirePid, requireWholeNumber } from "./processes.js";
-import type { KnownAnchor, ReapRequest, ReapResult } from "./evidence.js";
+import type { KnownAnchor, ReapRequest, ReapResult } from "./evidence-types.js";
 
 /** Verifies an identity and ends its process tree, for a run whose anchor is gone. */
 export async function reap(anchorPath: string, request: ReapRequest): Promise<ReapResult> {

@@ -11,11 +11,11 @@ import {
   type JsonObject,
 } from "../../text/parse-json.js";
 import { queryAnchor } from "../one-shot-modes.js";
-import type { CgroupRef } from "../run-dir/file-contents.js";
-import { findCgroupRoot, inspectCgroups } from "./cgroups.js";
+import type { CgroupRef } from "../run-dir/run-file-types.js";
+import { findCgroupRoot, inspectCgroups } from "./cgroups-and-limits.js";
 import { inspectProcesses, toIdentity } from "./processes.js";
 import { reap } from "./reap.js";
-import type { ReapResult } from "./evidence.js";
+import type { ReapResult } from "./evidence-types.js";
 
 interface ProcessWithoutState {
   readonly identity: ProcessIdentity;

@@ -7,8 +7,8 @@ import { readOwnFile } from "../../home/own-file.js";
 import { asArray, asNullable, asObject, asString, parseJson } from "../../text/parse-json.js";
 import { isLauncherListening } from "../protocol/connection.js";
 import { isSafeId, RunDirectories } from "../run-dir/run-directories.js";
-import type { CgroupRef } from "../run-dir/file-contents.js";
-import { holdInstance } from "./instance-hold.js";
+import type { CgroupRef } from "../run-dir/run-file-types.js";
+import { holdInstance } from "./hold-instance-locks.js";
 
 type RunCgroup = CgroupRef & { readonly runId: string };
 

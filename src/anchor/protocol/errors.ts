@@ -3,7 +3,7 @@ import { getSystemErrorMap } from "node:util";
 import { defaults } from "../../defaults.js";
 import { AnchorUnusable, LimitUnavailable, SpawnFailed, StaleEpoch } from "../../errors.js";
 import { errnoCode } from "../../home/errno.js";
-import type { SpawnFailure } from "../run-dir/file-contents.js";
+import type { SpawnFailure } from "../run-dir/run-file-types.js";
 import { type HandshakeResult, isNotListening } from "./connection.js";
 import { WrongProof } from "./pipe-proof.js";
 

@@ -1,6 +1,6 @@
-import type { ProcessEvidence } from "../inspect/evidence.js";
-import { parseExit, parseSurvivors } from "../run-dir/run-files.js";
-import type { LeaderStatus, StreamName } from "../run-dir/file-contents.js";
+import type { ProcessEvidence } from "../inspect/evidence-types.js";
+import { parseExit, parseSurvivors } from "../run-dir/parse-run-files.js";
+import type { LeaderStatus, StreamName } from "../run-dir/run-file-types.js";
 import { describeSpawnFailure, type StartAttempt } from "./errors.js";
 import { MalformedFrame } from "./frame.js";
 import type { AnchorMessage, AnchorMessageName, MessageFields } from "./message-codec.js";

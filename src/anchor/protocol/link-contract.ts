@@ -7,8 +7,8 @@ import type {
   RunScope,
   SpawnFailure,
   StreamName,
-} from "../run-dir/file-contents.js";
-import type { ProcessEvidence } from "../inspect/evidence.js";
+} from "../run-dir/run-file-types.js";
+import type { ProcessEvidence } from "../inspect/evidence-types.js";
 
 export interface TerminalSize {
   readonly rows: number;

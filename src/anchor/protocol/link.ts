@@ -1,5 +1,5 @@
 import type { ProcessIdentity } from "../../model/process.js";
-import type { AnchorExit, RunScope, StreamName } from "../run-dir/file-contents.js";
+import type { AnchorExit, RunScope, StreamName } from "../run-dir/run-file-types.js";
 import type { ConnectionListener, MessageConnection } from "./connection.js";
 import type { StartAttempt } from "./errors.js";
 import { decodeEvent, streamNumber } from "./events.js";

@@ -2,7 +2,7 @@ import { constants } from "node:os";
 import { isAbsolute } from "node:path";
 import { BadInput } from "../../errors.js";
 import type { AnchorLink, AnchorPolicy, MemberSignal, StartSpec, StopRequest } from "./link-contract.js";
-import type { RunScope } from "../run-dir/file-contents.js";
+import type { RunScope } from "../run-dir/run-file-types.js";
 import { newSecret } from "../../model/ids.js";
 import type { ProcessIdentity } from "../../model/process.js";
 import { encodeMessage } from "./message-codec.js";

@@ -12,7 +12,7 @@ import type {
   RunIdentities,
   SilentFile,
   SweptFile,
-} from "./file-contents.js";
+} from "./run-file-types.js";
 import {
   parseAnchorFile,
   parseExit,
@@ -21,7 +21,7 @@ import {
   parseSilentFile,
   parseStopFile,
   parseSweptFile,
-} from "./run-files.js";
+} from "./parse-run-files.js";
 
 /** An id is used as a file name, in a cgroup path and on a command line, so it must be safe in all of them. */
 const SAFE_ID = /^[a-z0-9][a-z0-9_-]{0,62}$/;

@@ -1,4 +1,4 @@
-import type { OutputSlice, StreamName } from "./file-contents.js";
+import type { OutputSlice, StreamName } from "./run-file-types.js";
 import { Spool } from "./spool.js";
 
 /** Spools kept open. More can be read at the same time; the others are opened again. */

@@ -4,8 +4,8 @@ import { join } from "node:path";
 import { SerialQueue } from "../../async/concurrency.js";
 import { errnoCode } from "../../home/errno.js";
 import { openOwnFile } from "../../home/own-file.js";
-import { parseExit } from "./run-files.js";
-import type { OutputSlice, SpoolEnd, StreamName } from "./file-contents.js";
+import { parseExit } from "./parse-run-files.js";
+import type { OutputSlice, SpoolEnd, StreamName } from "./run-file-types.js";
 
 /** A segment is named by the stream and the offset of its first byte. */
 const OFFSET_DIGITS = 20;

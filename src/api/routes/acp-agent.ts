@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { agentReportSchema } from "../../model/acp/agent-report.js";
+import { agentReportSchema } from "../../model/acp/agent-reported-state.js";
 import { agentSettingsSchema } from "../../model/acp/agent-settings.js";
 import { endpoints } from "../endpoints.js";
 import { defineRoute } from "../route.js";

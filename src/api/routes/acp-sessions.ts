@@ -3,7 +3,7 @@ import { clientAccessSchema } from "../../config/client-access.js";
 import { MAX_MCP_SERVERS } from "../../config/mcp.js";
 import { defaults } from "../../defaults.js";
 import { mcpServerSchema, promptContentSchema } from "../../model/acp/session-and-turn.js";
-import { agentReportSchema } from "../../model/acp/agent-report.js";
+import { agentReportSchema } from "../../model/acp/agent-reported-state.js";
 import {
   agentResumeSchema,
   agentSettingsSchema,

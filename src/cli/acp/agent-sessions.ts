@@ -1,6 +1,6 @@
 import { resolve } from "node:path";
 import { BadInput } from "../../errors.js";
-import { environmentOutsideRuns } from "../../gateway/start.js";
+import { environmentOutsideRuns } from "../../gateway/start-in-background.js";
 import { connectOrStart } from "../client/connect.js";
 import type { JsonFlag } from "../options/parsers.js";
 import { notice } from "../print/errors-and-notices.js";

@@ -96,7 +96,7 @@ function addSet(acp: Command, setExitCode: SetExitCode): void {
     .option("--option <option=value>", "a config option of the agent (repeatable)", collectPairs)
     .option("--json", "print the session and what its agent offers as JSON")
     .addHelpText("after", setHelp)
-    .action(lazyAction(setExitCode, () => import("./set.js"), "setAgentSettings"));
+    .action(lazyAction(setExitCode, () => import("./set-and-show-settings.js"), "setAgentSettings"));
 }
 
 const loginHelp = `

@@ -17,7 +17,7 @@ import { type DisplayField, fieldLines } from "../runs/show.js";
 import { PermissionPrompter } from "./permissions/prompter.js";
 import { canAnswerPrompts } from "./prompt.js";
 import { ruleText } from "./permissions/rule-pattern.js";
-import { agentFields, settingFields } from "./set.js";
+import { agentFields, settingFields } from "./set-and-show-settings.js";
 import { closeText, leaseText } from "./view/close-result.js";
 import {
   type AcpView,

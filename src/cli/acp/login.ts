@@ -1,7 +1,7 @@
 import { isatty } from "node:tty";
 import { defaults } from "../../defaults.js";
 import { BadInput } from "../../errors.js";
-import { environmentOutsideRuns } from "../../gateway/start.js";
+import { environmentOutsideRuns } from "../../gateway/start-in-background.js";
 import { connectOrStart } from "../client/connect.js";
 import { notice } from "../print/errors-and-notices.js";
 import { exitCodes } from "../print/exit-code.js";

@@ -14,7 +14,7 @@ import {
   type SetExitCode,
 } from "../options/parsers.js";
 import { addExecRuleOptions } from "../options/exec-rule-options.js";
-import { parseDuration } from "../options/units.js";
+import { parseDuration } from "../options/durations-and-sizes.js";
 import { reportError } from "../print/errors-and-notices.js";
 import { parseRulePattern, PATTERN_HELP } from "./permissions/rule-pattern.js";
 import type { SpawnFlags, SpawnModes } from "./spawn.js";

@@ -2,7 +2,7 @@ import { resolve } from "node:path";
 import type { RequestOf, ResponseOf } from "../../api/contract.js";
 import { deferred } from "../../async/deferred.js";
 import { BadInput, HoldfastError } from "../../errors.js";
-import { environmentOutsideRuns } from "../../gateway/start.js";
+import { environmentOutsideRuns } from "../../gateway/start-in-background.js";
 import type { CLIENT_FILE_ACCESS } from "../../model/enums.js";
 import { newSessionId, newTurnId } from "../../model/ids.js";
 import { consentToFetch } from "../agents/consent-to-fetch.js";
@@ -32,7 +32,7 @@ import {
   turnLimits,
 } from "./prompt.js";
 import { type RuleFlags, rulesFromFlags } from "./permissions/rule-pattern.js";
-import { type SettingFlags, settingsOf } from "./set.js";
+import { type SettingFlags, settingsOf } from "./set-and-show-settings.js";
 import type { ShownTurn } from "./view/notice-texts.js";
 
 /** The values of `--mode`. */

@@ -8,7 +8,7 @@ import {
   lazyAction,
   type SetExitCode,
 } from "../options/parsers.js";
-import { parseDuration } from "../options/units.js";
+import { parseDuration } from "../options/durations-and-sizes.js";
 import { formatDuration } from "../../text/format-units.js";
 import { exitCodes } from "../print/exit-code.js";
 import { notice } from "../print/errors-and-notices.js";

@@ -1,11 +1,11 @@
 import { text } from "node:stream/consumers";
-import { CliOutputStream } from "../../agents/cli-output.js";
+import { CliOutputStream } from "../../agents/one-shot-output.js";
 import type { GatewayClient } from "../../api/client.js";
 import type { RequestOf, ResponseOf } from "../../api/contract.js";
 import type { CliOutput } from "../../config/agents.js";
 import { defaults } from "../../defaults.js";
 import { BadInput } from "../../errors.js";
-import { environmentOutsideRuns } from "../../gateway/start.js";
+import { environmentOutsideRuns } from "../../gateway/start-in-background.js";
 import type { SpawnOptions } from "../../supervisor/api.js";
 import { sanitizeText } from "../../text/sanitize.js";
 import { truncateStart } from "../../text/truncate.js";

@@ -1,4 +1,4 @@
-import type { StreamName } from "../../anchor/host.js";
+import type { StreamName } from "../../anchor/host-interface.js";
 import { judgeLiveness } from "../../anchor/inspect/liveness.js";
 import type { NativeObserver } from "../../anchor/native-observer.js";
 import { contract, type RequestContext, type RouteHandlers } from "../../api/contract.js";

@@ -4,7 +4,7 @@ import type { ResponseOf } from "../../api/contract.js";
 import { databaseUrl } from "../../config/database-url.js";
 import { defaults } from "../../defaults.js";
 import { BadInput, GatewayUnreachable, type RunNotFound, StoreAway } from "../../errors.js";
-import { reachGateway } from "../../gateway/locate.js";
+import { reachGateway } from "../../gateway/locate-gateway.js";
 import { resolveHome } from "../../home/state-directory.js";
 import type { RunEvent } from "../../model/run-event.js";
 import { OPEN_RUN_STATES, type RunRecord } from "../../model/run.js";

@@ -1,5 +1,5 @@
 import { setTimeout } from "node:timers/promises";
-import type { RunAddress } from "../../anchor/host.js";
+import type { RunAddress } from "../../anchor/host-interface.js";
 import type { GatewayClient } from "../../api/client.js";
 import { defaults } from "../../defaults.js";
 import { BadInput, RunNotFound, StoreAway, StoreUnreadable } from "../../errors.js";

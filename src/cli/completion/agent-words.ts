@@ -1,4 +1,4 @@
-import type { AgentReport } from "../../model/acp/agent-report.js";
+import type { AgentReport } from "../../model/acp/agent-reported-state.js";
 import { openReadClient } from "../client/read-client.js";
 
 /** The settings of an agent that shell completion offers. */

@@ -1,6 +1,6 @@
 import { type Command, Option } from "commander";
 import { asOptionParser, lazyAction, type SetExitCode } from "../options/parsers.js";
-import { parseDuration } from "../options/units.js";
+import { parseDuration } from "../options/durations-and-sizes.js";
 
 const runExamples = `
 A gateway owns the runs of a state directory: it renews their leases, takes over runs
@@ -81,7 +81,7 @@ export function addGatewayCommand(program: Command, setExitCode: SetExitCode): v
       "Start a gateway in the background, and wait until it answers. Does nothing if one is running.",
     )
     .option("--json", "print its status as JSON")
-    .action(lazyAction(setExitCode, () => import("./start-stop-status.js"), "startBackgroundGateway"));
+    .action(lazyAction(setExitCode, () => import("./start-and-stop.js"), "startBackgroundGateway"));
   gateway
     .command("stop")
     .summary("stop the gateway; leave, drain or terminate its runs")
@@ -100,7 +100,7 @@ export function addGatewayCommand(program: Command, setExitCode: SetExitCode): v
     )
     .option("--json", "print what was done as JSON")
     .addHelpText("after", stopExamples)
-    .action(lazyAction(setExitCode, () => import("./start-stop-status.js"), "stopBackgroundGateway"));
+    .action(lazyAction(setExitCode, () => import("./start-and-stop.js"), "stopBackgroundGateway"));
   gateway
     .command("restart")
     .summary("restart the gateway; its runs continue")
@@ -141,5 +141,5 @@ export function addGatewaysCommand(program: Command, setExitCode: SetExitCode): 
     .description("List the recorded gateways: host, state, number of open runs. Read-only; needs no gateway.")
     .option("--json", "print a JSON array")
     .addHelpText("after", gatewaysExamples)
-    .action(lazyAction(setExitCode, () => import("./start-stop-status.js"), "printGateways"));
+    .action(lazyAction(setExitCode, () => import("./list-gateways.js"), "printGateways"));
 }

@@ -2,14 +2,14 @@ import { existsSync } from "node:fs";
 import { environmentWithConfig } from "../../config/settings.js";
 import { defaults } from "../../defaults.js";
 import { describeWaitingGateway, savedConfigPath } from "../../gateway/gateway-files.js";
-import { describeUnreachable, type GatewayLocation, locateGateway } from "../../gateway/locate.js";
+import { describeUnreachable, type GatewayLocation, locateGateway } from "../../gateway/locate-gateway.js";
 import {
   checkGateway,
   CLI_MAIN,
   environmentOutsideRuns,
   startGateway,
   type StartResult,
-} from "../../gateway/start.js";
+} from "../../gateway/start-in-background.js";
 import { errorMessage } from "../../home/errno.js";
 import { readOwnFile } from "../../home/own-file.js";
 import { resolveHome } from "../../home/state-directory.js";
@@ -22,9 +22,9 @@ import { formatDuration } from "../../text/format-units.js";
 import { exitCodes } from "../print/exit-code.js";
 import { notice } from "../print/errors-and-notices.js";
 import { print, toJson } from "../print/write-output.js";
-import { printStopResult, startBackgroundGateway, stopResultJson } from "./start-stop-status.js";
+import { printStopResult, startBackgroundGateway, stopResultJson } from "./start-and-stop.js";
 import { gatewayStatusLine } from "./status.js";
-import { locateAfterRebind, stopGateway } from "./stop.js";
+import { locateAfterRebind, stopGateway } from "./stop-gateway.js";
 
 /** Runs named when no gateway is left; the rest is counted. */
 const NAMED_RUNS = 10;

@@ -2,7 +2,7 @@ import type { ResponseOf } from "../../api/contract.js";
 import { type NoAnswer, readOnce } from "../../api/single-request.js";
 import { defaults } from "../../defaults.js";
 import { GatewayNotProven } from "../../errors.js";
-import type { UnreachableGateway } from "../../gateway/locate.js";
+import type { UnreachableGateway } from "../../gateway/locate-gateway.js";
 import { packageVersion } from "../../home/package.js";
 import { gatewaySocketPath, resolveHome } from "../../home/state-directory.js";
 import { readOperatorToken } from "../../sessions/tokens.js";
@@ -30,7 +30,10 @@ export async function showGatewayStatus({ json = false }: JsonFlag): Promise<num
   const [
     { describeUnreachable, locateSilentGateway: locateSilent },
     { describeWaitingGateway: describeWaiting },
-  ] = await Promise.all([import("../../gateway/locate.js"), import("../../gateway/gateway-files.js")]);
+  ] = await Promise.all([
+    import("../../gateway/locate-gateway.js"),
+    import("../../gateway/gateway-files.js"),
+  ]);
   const found = await locateSilent(home, probed);
   switch (found.kind) {
     case "waiting":

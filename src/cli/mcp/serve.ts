@@ -1,13 +1,13 @@
 import { createHash } from "node:crypto";
 import type { GatewayClient } from "../../api/client.js";
 import { BadInput } from "../../errors.js";
-import { environmentOutsideRuns } from "../../gateway/start.js";
+import { environmentOutsideRuns } from "../../gateway/start-in-background.js";
 import { packageVersion } from "../../home/package.js";
 import { gatewaySocketPath } from "../../home/state-directory.js";
 import { defaults } from "../../defaults.js";
-import type { SessionConnection, SessionConnector } from "../../mcp/session/connection.js";
-import { connectSession, type SessionAccess } from "../../mcp/session/gateway-session.js";
-import { serveOverStdio } from "../../mcp/transport/stdio.js";
+import type { SessionConnection, SessionConnector } from "../../mcp/session/session-connection.js";
+import { connectSession, type SessionAccess } from "../../mcp/session/connect-session.js";
+import { serveOverStdio } from "../../mcp/transport/serve-stdio.js";
 import type { ExecRule } from "../../model/exec/exec-rule.js";
 import { allowsEverything } from "../../sessions/match-exec-rules.js";
 import { isInjectionVariable } from "../../supervisor/spawn/environment.js";

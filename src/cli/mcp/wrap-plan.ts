@@ -1,4 +1,4 @@
-import { type FilePlan, type ServerPlan, verifyText } from "./change-files.js";
+import { type FilePlan, type ServerPlan, verifyText } from "./apply-file-plans.js";
 import type { ConfigFile } from "./clients.js";
 import { applyEdits, type ConfigDocument, type Edit } from "./file/config-document.js";
 import type { LoadedFile } from "./file/rewrite-file.js";

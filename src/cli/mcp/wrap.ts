@@ -1,7 +1,7 @@
 import { BadInput } from "../../errors.js";
 import type { JsonFlag } from "../options/parsers.js";
 import { notice } from "../print/errors-and-notices.js";
-import { changeFiles, type FilePlan } from "./change-files.js";
+import { changeFiles, type FilePlan } from "./apply-file-plans.js";
 import { MCP_CLIENTS, type McpClient } from "./clients.js";
 import { loadFile } from "./file/rewrite-file.js";
 import { findConfigFiles } from "./find-config-files.js";

@@ -1,6 +1,6 @@
 import { posix, win32 } from "node:path";
 import { Command } from "commander";
-import { CLI_MAIN } from "../../gateway/start.js";
+import { CLI_MAIN } from "../../gateway/start-in-background.js";
 import { resolveHome } from "../../home/state-directory.js";
 import { defaults } from "../../defaults.js";
 import { truncate } from "../../text/truncate.js";

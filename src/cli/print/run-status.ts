@@ -1,4 +1,4 @@
-import type { ProcessEvidence, StreamName } from "../../anchor/host.js";
+import type { ProcessEvidence, StreamName } from "../../anchor/host-interface.js";
 import { defaults } from "../../defaults.js";
 import { describeSurvivor, isSameMachine, type MachineIdentity } from "../../model/process.js";
 import type { RunEvent } from "../../model/run-event.js";

@@ -1,6 +1,6 @@
 import { isatty } from "node:tty";
 import type { WebSocket } from "ws";
-import type { StreamName } from "../../anchor/host.js";
+import type { StreamName } from "../../anchor/host-interface.js";
 import { type AttachClientMessage, type AttachServerMessage, decodeFrame } from "../../api/attach-frames.js";
 import { BadInput, GatewayUnreachable } from "../../errors.js";
 import type { RunRecord } from "../../model/run.js";

@@ -6,7 +6,7 @@ import {
   RUN_ARGUMENT,
   type SetExitCode,
 } from "../options/parsers.js";
-import { parseDuration } from "../options/units.js";
+import { parseDuration } from "../options/durations-and-sizes.js";
 import type { ProcessListRequest } from "./list.js";
 import type { LogsRequest } from "./logs.js";
 import type { PollRequest } from "./poll-screen-and-wait.js";

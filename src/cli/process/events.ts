@@ -6,7 +6,7 @@ import type { EventFilter } from "../../store/runs/contract.js";
 import type { ReadStore } from "../../store/store.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { resolveRunRecord } from "../client/resolve-run.js";
-import { hostFilter, readKnownHosts } from "../client/known-hosts.js";
+import { hostFilter, readKnownHosts } from "../client/store-hosts.js";
 import { openStoreRunView } from "../client/read-runs.js";
 import { runEventText } from "../print/run-status.js";
 import { notice } from "../print/errors-and-notices.js";

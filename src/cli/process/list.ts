@@ -1,5 +1,5 @@
 import { openReadClient } from "../client/read-client.js";
-import { type KnownHosts, readKnownHosts } from "../client/known-hosts.js";
+import { type KnownHosts, readKnownHosts } from "../client/store-hosts.js";
 import { openStoreRunView } from "../client/read-runs.js";
 import { notice } from "../print/errors-and-notices.js";
 import { terminalWidth } from "../print/table.js";

@@ -1,6 +1,6 @@
 import { setTimeout } from "node:timers/promises";
 import { isatty } from "node:tty";
-import type { StreamName } from "../../anchor/host.js";
+import type { StreamName } from "../../anchor/host-interface.js";
 import type { RunEvent } from "../../model/run-event.js";
 import { sanitizeText } from "../../text/sanitize.js";
 import type { ReadApi } from "../client/connect.js";

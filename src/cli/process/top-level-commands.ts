@@ -8,7 +8,7 @@ import {
   RUN_ARGUMENT,
   type SetExitCode,
 } from "../options/parsers.js";
-import { parseDuration, parseTime } from "../options/units.js";
+import { parseDuration, parseTime } from "../options/durations-and-sizes.js";
 import type { PsRequest } from "../runs/ps-table.js";
 import type { EventsRequest } from "./events.js";
 import type { LogsFlags } from "./logs.js";

@@ -25,7 +25,7 @@ import {
   validateLimit,
   parseTcpPort,
 } from "../options/parsers.js";
-import { parseDuration, parseSize } from "../options/units.js";
+import { parseDuration, parseSize } from "../options/durations-and-sizes.js";
 import { formatDuration, formatSize } from "../../text/format-units.js";
 import { exitCodes } from "../print/exit-code.js";
 import { firstError, reportError } from "../print/errors-and-notices.js";

@@ -1,7 +1,7 @@
 import { spawnSync } from "node:child_process";
 import { fstatSync, readFileSync } from "node:fs";
 import { isatty, type ReadStream, WriteStream } from "node:tty";
-import type { TerminalSize } from "../../anchor/host.js";
+import type { TerminalSize } from "../../anchor/host-interface.js";
 
 /** A shell brings a running job to the foreground (`fg`) without a signal, so this is polled. */
 const BACKGROUND_POLL_MS = 200;

@@ -3,7 +3,7 @@ import { describeSurvivor } from "../../model/process.js";
 import type { GatewayClient, GatewayError } from "../../api/client.js";
 import type { RequestOf, ResponseOf } from "../../api/contract.js";
 import { BadInput, GatewayUnreachable, LimitUnavailable, SpawnFailed } from "../../errors.js";
-import { environmentOutsideRuns } from "../../gateway/start.js";
+import { environmentOutsideRuns } from "../../gateway/start-in-background.js";
 import type { CommandInput, SpawnOptions } from "../../supervisor/api.js";
 import { sanitizeLine, sanitizeText } from "../../text/sanitize.js";
 import { connectOrStart, hasErrorCode } from "../client/connect.js";

@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
-import type { AnchorLink, RunAddress } from "../../anchor/host.js";
+import type { AnchorLink, RunAddress } from "../../anchor/host-interface.js";
 import type { GatewayClient } from "../../api/client.js";
 import type { RequestOf, ResponseOf } from "../../api/contract.js";
 import { defaults } from "../../defaults.js";

@@ -1,6 +1,6 @@
 import { setTimeout } from "node:timers/promises";
 import type { WebSocket } from "ws";
-import type { StreamName, TerminalSize } from "../../anchor/host.js";
+import type { StreamName, TerminalSize } from "../../anchor/host-interface.js";
 import {
   type AttachClientMessage,
   type AttachServerMessage,

@@ -1,6 +1,6 @@
 import { setTimeout } from "node:timers/promises";
 import { isatty } from "node:tty";
-import type { StreamName } from "../../anchor/host.js";
+import type { StreamName } from "../../anchor/host-interface.js";
 import { defaults } from "../../defaults.js";
 import { BadInput, SpawnFailed } from "../../errors.js";
 import type { RunRecord } from "../../model/run.js";

@@ -1,4 +1,4 @@
-import type { StreamName } from "../../anchor/host.js";
+import type { StreamName } from "../../anchor/host-interface.js";
 import { deferred, type Deferred } from "../../async/deferred.js";
 import { StdinClosed } from "../../errors.js";
 import type { OutputChunk } from "../../supervisor/api.js";

@@ -1,5 +1,5 @@
 import type { ReadStream } from "node:tty";
-import type { StreamName } from "../../anchor/host.js";
+import type { StreamName } from "../../anchor/host-interface.js";
 import { defaults } from "../../defaults.js";
 import type { Run } from "../../supervisor/api.js";
 import { type FdWriter, WriteFailed } from "../print/write-output.js";

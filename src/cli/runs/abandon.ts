@@ -1,4 +1,4 @@
-import type { AnchorEvent } from "../../anchor/host.js";
+import type { AnchorEvent } from "../../anchor/host-interface.js";
 import { describeSurvivor } from "../../model/process.js";
 import { NothingToAbandon, RunNotFound } from "../../errors.js";
 import { newRequestId } from "../../model/ids.js";

@@ -10,7 +10,7 @@ import {
   RUN_ARGUMENT,
   type SetExitCode,
 } from "../options/parsers.js";
-import { parseDuration } from "../options/units.js";
+import { parseDuration } from "../options/durations-and-sizes.js";
 import type { CleanupRequest } from "./cleanup-plan.js";
 import type { ForgetOptions } from "./forget.js";
 import type { ImportFromFlags } from "./import/import-from-tool.js";

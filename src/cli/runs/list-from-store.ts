@@ -3,7 +3,7 @@ import { observeMachineIdentity } from "../../home/machine-identity.js";
 import { resolveHome } from "../../home/state-directory.js";
 import { OPEN_RUN_STATES } from "../../model/run.js";
 import { listLiveProcesses } from "../../supervisor/inspect/live-processes.js";
-import { hostFilter, type KnownHosts, readKnownHosts } from "../client/known-hosts.js";
+import { hostFilter, type KnownHosts, readKnownHosts } from "../client/store-hosts.js";
 import { type LocalState, openLocalState } from "../../queries/local-state-directory.js";
 import { openRunView, type RunView } from "../client/read-runs.js";
 import { leaseObserver } from "../print/run-status.js";

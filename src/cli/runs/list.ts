@@ -1,6 +1,6 @@
 import type { RunRecord } from "../../model/run.js";
 import { viewRunsOfGateway } from "../client/view-runs-of-gateway.js";
-import { KnownHosts } from "../client/known-hosts.js";
+import { KnownHosts } from "../client/store-hosts.js";
 import { notice } from "../print/errors-and-notices.js";
 import { ownerWarning, type OwnerWarning } from "../print/run-status.js";
 import { terminalWidth } from "../print/table.js";

@@ -1,9 +1,9 @@
 import { findAnchorBinary } from "../../anchor/binary.js";
-import type { ProcessEvidence } from "../../anchor/host.js";
+import type { ProcessEvidence } from "../../anchor/host-interface.js";
 import { LEASE_MARKER, listMarkedProcesses } from "../../anchor/inspect/marked-processes.js";
 import { HIDDEN_STATE } from "../../model/process.js";
 import type { LiveProcesses } from "../../anchor/inspect/processes.js";
-import { inspectTrees } from "../../anchor/inspect/trees.js";
+import { inspectTrees } from "../../anchor/inspect/process-trees.js";
 import { errorMessage } from "../../home/errno.js";
 import { observeMachineIdentity } from "../../home/machine-identity.js";
 import { resolveHome } from "../../home/state-directory.js";

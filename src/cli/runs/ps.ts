@@ -1,5 +1,5 @@
 import { VIEW_LIMIT, viewRunsOfGateway } from "../client/view-runs-of-gateway.js";
-import { KnownHosts } from "../client/known-hosts.js";
+import { KnownHosts } from "../client/store-hosts.js";
 import { printPs, type PsPrinter, type PsRequest } from "./ps-table.js";
 
 /** Lists runs with their live processes, as the gateway answers or, without one, from the store and the anchor binary. */

@@ -1,7 +1,7 @@
 import type { RunRecord, RunStateName } from "../../model/run.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { NAME_LABEL } from "../../model/enums.js";
-import type { KnownHosts } from "../client/known-hosts.js";
+import type { KnownHosts } from "../client/store-hosts.js";
 import { formatDuration } from "../../text/format-units.js";
 import {
   type LeaseObserver,

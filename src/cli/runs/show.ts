@@ -1,4 +1,4 @@
-import type { ProcessEvidence } from "../../anchor/host.js";
+import type { ProcessEvidence } from "../../anchor/host-interface.js";
 import { RunNotFound } from "../../errors.js";
 import { observeMachineIdentity } from "../../home/machine-identity.js";
 import { resolveHome } from "../../home/state-directory.js";
@@ -8,7 +8,7 @@ import { OPEN_RUN_STATES, type RunRecord, type RunUsage } from "../../model/run.
 import type { RunProcesses } from "../../supervisor/inspect/live-processes.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { resolveRunRecord } from "../client/resolve-run.js";
-import { readKnownHosts } from "../client/known-hosts.js";
+import { readKnownHosts } from "../client/store-hosts.js";
 import { openRunView, type RunView } from "../client/read-runs.js";
 import { limitsText } from "../options/parsers.js";
 import { formatDuration, formatSize } from "../../text/format-units.js";

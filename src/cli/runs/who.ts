@@ -1,4 +1,4 @@
-import type { ProcessEvidence } from "../../anchor/host.js";
+import type { ProcessEvidence } from "../../anchor/host-interface.js";
 import { NotOurs } from "../../errors.js";
 import { observeMachineIdentity } from "../../home/machine-identity.js";
 import { resolveHome } from "../../home/state-directory.js";
@@ -11,7 +11,7 @@ import { CLEANUP_COMMAND, runWithoutStateText } from "../../queries/runs-without
 import { sanitizeLine } from "../../text/sanitize.js";
 import { sessionToken } from "../client/requester.js";
 import { openLocalState } from "../../queries/local-state-directory.js";
-import { type KnownHosts, readKnownHosts } from "../client/known-hosts.js";
+import { type KnownHosts, readKnownHosts } from "../client/store-hosts.js";
 import { openRunView, openStoreRunView } from "../client/read-runs.js";
 import { runStatusText } from "../print/run-status.js";
 import { print, toJson } from "../print/write-output.js";

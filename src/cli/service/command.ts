@@ -7,7 +7,7 @@ import {
   RUN_ARGUMENT,
   type SetExitCode,
 } from "../options/parsers.js";
-import { parseDuration } from "../options/units.js";
+import { parseDuration } from "../options/durations-and-sizes.js";
 
 const adoptExamples = `
 An ordinary run becomes a service: it no longer ends when its caller or the gateway

@@ -5,7 +5,7 @@ import { setTimeout } from "node:timers/promises";
 import { promisify } from "node:util";
 import { defaults } from "../../defaults.js";
 import { BadInput, StateUnusable } from "../../errors.js";
-import { CLI_MAIN } from "../../gateway/start.js";
+import { CLI_MAIN } from "../../gateway/start-in-background.js";
 import { errnoCode, errorMessage } from "../../home/errno.js";
 import { resolveHome } from "../../home/state-directory.js";
 import { assertOperator } from "../client/connect.js";

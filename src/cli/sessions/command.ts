@@ -11,7 +11,7 @@ import {
   type SetExitCode,
 } from "../options/parsers.js";
 import { addExecRuleOptions } from "../options/exec-rule-options.js";
-import { parseDuration } from "../options/units.js";
+import { parseDuration } from "../options/durations-and-sizes.js";
 import type { SessionFlags } from "./create-list-close.js";
 
 const createExamples = `

@@ -2,7 +2,7 @@ import { accessSync, constants, lstatSync, mkdirSync, readlinkSync, rmSync, syml
 import { join } from "node:path";
 import { findAnchorBinary, missingBinaryHint, requireSameVersion } from "../../anchor/binary.js";
 import { AnchorUnusable } from "../../errors.js";
-import { CLI_MAIN } from "../../gateway/start.js";
+import { CLI_MAIN } from "../../gateway/start-in-background.js";
 import { renameFileSync } from "../../home/rename-file.js";
 import { createStateDirectory } from "../../home/state-directory.js";
 

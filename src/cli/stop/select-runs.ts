@@ -1,6 +1,6 @@
 import { ACP_BACKEND } from "../../model/enums.js";
 import { TERMINAL_BACKEND } from "../../acp/client/terminals.js";
-import type { DirectoryScope, RunAddress } from "../../anchor/host.js";
+import type { DirectoryScope, RunAddress } from "../../anchor/host-interface.js";
 import type { ResponseOf } from "../../api/contract.js";
 import { BadInput, NotFound, RunNotFound, StoreUnreadable } from "../../errors.js";
 import { OPEN_RUN_STATES, type RunRecord } from "../../model/run.js";

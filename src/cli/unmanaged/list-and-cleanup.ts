@@ -1,6 +1,6 @@
 import { readFile } from "node:fs/promises";
 import { findAnchorBinary } from "../../anchor/binary.js";
-import type { ProcessEvidence } from "../../anchor/host.js";
+import type { ProcessEvidence } from "../../anchor/host-interface.js";
 import {
   listMarkedProcesses,
   type MarkedProcess,

@@ -1,4 +1,4 @@
-import type { StreamName } from "../../anchor/host.js";
+import type { StreamName } from "../../anchor/host-interface.js";
 import type { RunRecord } from "../../model/run.js";
 import { readOutputText } from "../../queries/output.js";
 import type { Supervisor } from "../../supervisor/api.js";

@@ -1,6 +1,6 @@
-import { newAgentSessionId, takesNewSessionId } from "../../agents/command-line.js";
+import { newAgentSessionId, takesNewSessionId } from "../../agents/one-shot-command.js";
 import { oneShotResult, type OneShotResult } from "../../agents/one-shot-result.js";
-import { RestingCheck } from "../../async/resting-check.js";
+import { ThrottledCheck } from "../../async/throttled-check.js";
 import type { AgentEntry } from "../../config/agents.js";
 import { defaults } from "../../defaults.js";
 import { formatExitCode } from "../../text/exit-code.js";
@@ -45,7 +45,7 @@ export class OneShotAgents implements AsyncDisposable {
   readonly #watched = new Set<string>();
   readonly #settling = new Set<Promise<unknown>>();
   /** Records the answers to prompts that former gateways started. */
-  readonly unanswered = new RestingCheck(defaults.leftoverCheckMs, () => this.#settleUnanswered());
+  readonly unanswered = new ThrottledCheck(defaults.leftoverCheckMs, () => this.#settleUnanswered());
 
   constructor(deps: OneShotAgentsDeps) {
     this.#deps = deps;

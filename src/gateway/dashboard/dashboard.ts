@@ -9,7 +9,7 @@ import { BadInput, SupervisorClosed, Unauthorized } from "../../errors.js";
 import { type Requester, sessionIdOf } from "../../sessions/requester.js";
 import type { Sessions } from "../../sessions/sessions.js";
 import { NOT_COUNTED } from "../server/admission-control.js";
-import { readJson, sendJson } from "../server/json-messages.js";
+import { readJson, sendJson } from "../server/json-bodies.js";
 import type { ListenerPolicy } from "../server/listeners.js";
 import {
   type AllowedHosts,

@@ -7,7 +7,7 @@ import {
   type LimitProbe,
   probeCgroup,
   probeLimits,
-} from "../../anchor/inspect/cgroups.js";
+} from "../../anchor/inspect/cgroups-and-limits.js";
 import { DELEGATION_HINT } from "../../anchor/protocol/errors.js";
 import { readGatewayId, readLiveLauncher, readLiveProcess } from "../gateway-files.js";
 import {

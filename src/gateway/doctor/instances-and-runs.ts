@@ -1,9 +1,9 @@
-import type { RunAddress } from "../../anchor/host.js";
+import type { RunAddress } from "../../anchor/host-interface.js";
 import { systemClock } from "../../async/clock.js";
 import { runConcurrently } from "../../async/concurrency.js";
 import { defaults } from "../../defaults.js";
 import { describeWaitingGateway, findWaitingGateway } from "../gateway-files.js";
-import { describeUnreachable, locateGateway } from "../locate.js";
+import { describeUnreachable, locateGateway } from "../locate-gateway.js";
 import { errorMessage } from "../../home/errno.js";
 import { readOwnFile } from "../../home/own-file.js";
 import type { StateDirectory } from "../../home/state-directory.js";

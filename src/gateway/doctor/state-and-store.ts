@@ -4,7 +4,7 @@ import { dirname, join } from "node:path";
 import { databaseUrl } from "../../config/database-url.js";
 import { defaults } from "../../defaults.js";
 import { HoldfastError } from "../../errors.js";
-import { reachGateway } from "../locate.js";
+import { reachGateway } from "../locate-gateway.js";
 import { errorMessage } from "../../home/errno.js";
 import { isInProfile, requireOwnSocket } from "../../home/path-trust.js";
 import { isCorruption } from "../../home/sqlite-errors.js";

@@ -1,6 +1,6 @@
 import type { WebSocket } from "ws";
 import { z } from "zod";
-import type { StreamName } from "../../anchor/host.js";
+import type { StreamName } from "../../anchor/host-interface.js";
 import {
   type AttachClientMessage,
   type AttachServerMessage,

@@ -1,4 +1,4 @@
-import { RestingCheck } from "../../async/resting-check.js";
+import { ThrottledCheck } from "../../async/throttled-check.js";
 import { defaults } from "../../defaults.js";
 import { errorMessage } from "../../home/errno.js";
 import type { NewRunEvent } from "../../model/run-event.js";
@@ -36,7 +36,7 @@ export class StoreHealth {
   /** The event of the last period without writes, until it is recorded. */
   #pendingEvent: NewRunEvent | null = null;
   /** A heartbeat does not detect a missing privilege on another table. */
-  readonly #privileges = new RestingCheck(defaults.privilegeCheckMs, () => this.#assertTablesWritable());
+  readonly #privileges = new ThrottledCheck(defaults.privilegeCheckMs, () => this.#assertTablesWritable());
 
   constructor(deps: StoreHealthDeps) {
     this.#deps = deps;

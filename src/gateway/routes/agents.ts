@@ -1,4 +1,4 @@
-import { cliCommand, newAgentSessionId, parseVersion } from "../../agents/command-line.js";
+import { cliCommand, newAgentSessionId, parseVersion } from "../../agents/one-shot-command.js";
 import type { ParsedRequestOf, RequestContext, ResponseOf, RouteHandlers } from "../../api/contract.js";
 import { execBody } from "../../api/routes/exec.js";
 import type { AgentEntry } from "../../config/agents.js";

@@ -1,5 +1,5 @@
 import { constants } from "node:os";
-import type { StreamName } from "../../anchor/host.js";
+import type { StreamName } from "../../anchor/host-interface.js";
 import {
   GATEWAY_STOPPING,
   type ParsedRequestOf,

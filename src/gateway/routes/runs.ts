@@ -9,7 +9,7 @@ import { OPEN_RUN_STATES } from "../../model/run.js";
 import type { Requester } from "../../sessions/requester.js";
 import { isStoreFailure } from "../../store/open.js";
 import { listProcessesOfRun } from "../../supervisor/inspect/live-processes.js";
-import { assertSteerable, requireHeldRun, requireInputRun } from "../foreground/foreground-clients.js";
+import { assertSteerable, requireHeldRun, requireInputRun } from "../foreground/input-guards.js";
 import type { HandlerDeps } from "./handler-deps.js";
 
 /** Hiding rewrites records with their labels; a batch takes some milliseconds. */

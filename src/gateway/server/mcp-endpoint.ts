@@ -5,7 +5,7 @@ import { packageVersion } from "../../home/package.js";
 import type { McpHttp } from "../../mcp/transport/http.js";
 import { tokenFromRequest } from "../auth/authentication.js";
 import type { CountedRequest } from "./admission-control.js";
-import { readBody } from "./json-messages.js";
+import { readBody } from "./json-bodies.js";
 
 export const MCP_PATH = "/mcp";
 

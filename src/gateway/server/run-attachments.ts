@@ -2,7 +2,7 @@ import { type IncomingMessage, STATUS_CODES } from "node:http";
 import type { Duplex } from "node:stream";
 import { setTimeout } from "node:timers/promises";
 import { WebSocket, WebSocketServer } from "ws";
-import type { StreamName } from "../../anchor/host.js";
+import type { StreamName } from "../../anchor/host-interface.js";
 import {
   type AttachServerMessage,
   CLOSE_COMPLETE,
@@ -18,12 +18,8 @@ import type { RunRecord } from "../../model/run.js";
 import type { Authorizer } from "../../sessions/authorizer.js";
 import type { Requester } from "../../sessions/requester.js";
 import type { Run, Supervisor } from "../../supervisor/api.js";
-import {
-  assertStdinRoom,
-  assertSteerable,
-  claimInput,
-  type ForegroundClients,
-} from "../foreground/foreground-clients.js";
+import type { ForegroundClients } from "../foreground/foreground-clients.js";
+import { assertStdinRoom, assertSteerable, claimInput } from "../foreground/input-guards.js";
 import {
   type ForegroundConnection,
   parseClientMessage,

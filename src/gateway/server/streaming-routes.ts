@@ -9,7 +9,7 @@ import type { Authorizer } from "../../sessions/authorizer.js";
 import type { EventFollower } from "../monitoring/event-follower.js";
 import type { Metrics } from "../monitoring/metrics.js";
 import type { HandlerDeps } from "../routes/handler-deps.js";
-import { sendJson } from "./json-messages.js";
+import { sendJson } from "./json-bodies.js";
 import { PathPattern, type RequestTarget } from "./route-table.js";
 import type { StreamingRoutes } from "./router.js";
 

@@ -3,7 +3,7 @@ import type { ResponseOf } from "../../api/contract.js";
 import { defaults } from "../../defaults.js";
 import { HoldfastError } from "../../errors.js";
 import { isTaskEnded, type TaskRecord } from "../../model/task.js";
-import type { SessionConnection } from "../session/connection.js";
+import type { SessionConnection } from "../session/session-connection.js";
 import { parseResourceUri } from "./resources.js";
 
 /** How long one request waits for a change. */

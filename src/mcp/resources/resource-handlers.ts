@@ -1,5 +1,5 @@
 import type { Result, ServerContext } from "@modelcontextprotocol/server";
-import type { SessionConnection } from "../session/connection.js";
+import type { SessionConnection } from "../session/session-connection.js";
 import type { SdkServer } from "../sdk-server.js";
 import { followResource, readState } from "./follow-resource.js";
 import { listResources, readResource, RESOURCE_TEMPLATES } from "./resources.js";

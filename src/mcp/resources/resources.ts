@@ -6,7 +6,7 @@ import {
 } from "@modelcontextprotocol/server";
 import { defaults } from "../../defaults.js";
 import { HoldfastError } from "../../errors.js";
-import type { SessionConnection } from "../session/connection.js";
+import type { SessionConnection } from "../session/session-connection.js";
 import { outputText, viewOutput } from "../run-view.js";
 import { viewTask } from "../tasks/task-view.js";
 

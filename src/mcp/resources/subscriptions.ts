@@ -1,5 +1,5 @@
 import { CLIENT_INFO_META_KEY, SUBSCRIPTION_ID_META_KEY } from "@modelcontextprotocol/server";
-import type { SessionConnection } from "../session/connection.js";
+import type { SessionConnection } from "../session/session-connection.js";
 import { followResource, followTask, readState } from "./follow-resource.js";
 import { parseResourceUri, taskUri } from "./resources.js";
 import { taskDetails } from "../tasks/tasks-extension.js";

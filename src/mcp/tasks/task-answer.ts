@@ -2,7 +2,7 @@ import { defaults } from "../../defaults.js";
 import { HoldfastError } from "../../errors.js";
 import type { TaskRecord } from "../../model/task.js";
 import { failureKindOf } from "../../queries/runs.js";
-import type { SessionConnection } from "../session/connection.js";
+import type { SessionConnection } from "../session/session-connection.js";
 import { outputText, stateText, viewOutput, viewRun } from "../run-view.js";
 import type { ToolAnswer } from "../tool.js";
 

@@ -1,5 +1,5 @@
 import { HoldfastError } from "../../errors.js";
-import type { SessionConnection } from "../session/connection.js";
+import type { SessionConnection } from "../session/session-connection.js";
 
 /** The id of the task of a run or turn. Null: it has none. */
 export async function findTaskOf({ client }: SessionConnection, id: string): Promise<string | null> {

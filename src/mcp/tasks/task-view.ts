@@ -1,6 +1,6 @@
 import { z } from "zod";
-import type { SessionConnection } from "../session/connection.js";
-import { isNotCarriedOut } from "../session/gateway-session.js";
+import type { SessionConnection } from "../session/session-connection.js";
+import { isNotCarriedOut } from "../session/connect-session.js";
 import { isTaskEnded, type TaskRecord } from "../../model/task.js";
 import { isoTime } from "../run-view.js";
 

@@ -10,8 +10,8 @@ import { z } from "zod";
 import { defaults } from "../../defaults.js";
 import { HoldfastError } from "../../errors.js";
 import { isTaskEnded, type TaskRecord } from "../../model/task.js";
-import { toCallResult } from "../answers.js";
-import type { SessionConnection } from "../session/connection.js";
+import { toCallResult } from "../call-result.js";
+import type { SessionConnection } from "../session/session-connection.js";
 import type { SdkServer } from "../sdk-server.js";
 import { taskAnswer } from "./task-answer.js";
 

@@ -1,7 +1,7 @@
 import { type JSONRPCMessage, ProtocolErrorCode, type Transport } from "@modelcontextprotocol/server";
 import { defaults } from "../../defaults.js";
 import { TooManyRequests } from "../../errors.js";
-import type { SessionConnector } from "../session/connection.js";
+import type { SessionConnector } from "../session/session-connection.js";
 import type { StdioTransport } from "./stdio-transport.js";
 import {
   countListen,

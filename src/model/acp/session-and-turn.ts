@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { agentReportSchema } from "./agent-report.js";
+import { agentReportSchema } from "./agent-reported-state.js";
 import { storedSettingsSchema } from "./agent-settings.js";
 import {
   ACP_MODES,

@@ -2,7 +2,7 @@ import { sql } from "kysely";
 import type { AcpTurn, NewAcpTurn } from "../../model/acp/session-and-turn.js";
 import { isNotice, isUndelivered, isWaiting } from "../messages/queries.js";
 import { takeSessionPlace } from "../messages/writes.js";
-import type { EventLog } from "../runs/events.js";
+import type { EventLog } from "../runs/event-log.js";
 import { acpSessionTable, acpTurnTable, permissionRequestTable, rememberedRuleTable } from "../schema.js";
 import { countChanged, fetchRows, hasChanged, type SqlEngine, type Steps } from "../sql/engine.js";
 import type { AcpChange, AcpTurnPatch, AcpWrites } from "./contract.js";

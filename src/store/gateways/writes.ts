@@ -1,7 +1,7 @@
 import { type Compilable, type RawBuilder, sql } from "kysely";
 import { defaults } from "../../defaults.js";
 import type { HostInfo, NewGateway } from "../../model/gateway.js";
-import type { EventLog } from "../runs/events.js";
+import type { EventLog } from "../runs/event-log.js";
 import { gatewayTable, remoteStopTable } from "../schema.js";
 import { countChanged, hasChanged, type SqlEngine, type Steps } from "../sql/engine.js";
 import { isOpenStop } from "./queries.js";

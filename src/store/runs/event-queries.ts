@@ -5,7 +5,7 @@ import type { Schema } from "../schema.js";
 import { isSessionInScope } from "../sessions/queries.js";
 import { equals, type SqlDialect } from "../sql/engine.js";
 import type { EventFilter } from "./contract.js";
-import { toRunEvent } from "./events.js";
+import { toRunEvent } from "./event-log.js";
 
 /** No events after `settled`: events with smaller numbers may still be committed. */
 export async function listEvents(

@@ -6,7 +6,7 @@ import { assignments, columnList, type RowSet, rowSet, type RowSetValues } from 
 import { newRunRecord } from "./apply-change.js";
 import { changeValues, computedColumns } from "./change-columns.js";
 import type { GatedRunChange, Lease, NewRun, RunChange } from "./contract.js";
-import { toRunEventColumns } from "./events.js";
+import { toRunEventColumns } from "./event-log.js";
 
 // PostgreSQL only: one statement for the same write of many runs, with their events.
 

@@ -6,7 +6,7 @@ import { countChanged, fetchRows, hasChanged, type SqlEngine, type Steps } from 
 import { type Placeholders, shapeOf } from "../sql/statement-cache.js";
 import { newRunRecord } from "./apply-change.js";
 import { changeValues, computedColumns } from "./change-columns.js";
-import type { EventLog } from "./events.js";
+import type { EventLog } from "./event-log.js";
 import {
   changeRunsTogether,
   finalizeRunsTogether,

@@ -4,7 +4,7 @@ import { gatewayQueries, remoteStopQueries } from "../gateways/queries.js";
 import { gatewayWrites, remoteStopWrites } from "../gateways/writes.js";
 import { messageQueries } from "../messages/queries.js";
 import { messageWrites } from "../messages/writes.js";
-import { eventLog } from "../runs/events.js";
+import { eventLog } from "../runs/event-log.js";
 import { runQueries } from "../runs/queries.js";
 import { runWrites } from "../runs/writes.js";
 import { sessionQueries } from "../sessions/queries.js";

@@ -1,4 +1,4 @@
-import type { AnchorEvent, AnchorLink } from "../../anchor/host.js";
+import type { AnchorEvent, AnchorLink } from "../../anchor/host-interface.js";
 import { defaults } from "../../defaults.js";
 import { LeaseLost, NotAdopted, NotSteering } from "../../errors.js";
 import { finalizeExit } from "../end/finalize.js";

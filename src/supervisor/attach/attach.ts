@@ -1,4 +1,4 @@
-import type { AnchorLink, Welcome } from "../../anchor/host.js";
+import type { AnchorLink, Welcome } from "../../anchor/host-interface.js";
 import { deferred } from "../../async/deferred.js";
 import { defaults } from "../../defaults.js";
 import { LeaseLost } from "../../errors.js";

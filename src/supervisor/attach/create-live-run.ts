@@ -1,4 +1,4 @@
-import type { Welcome } from "../../anchor/host.js";
+import type { Welcome } from "../../anchor/host-interface.js";
 import { deferred } from "../../async/deferred.js";
 import { defaults } from "../../defaults.js";
 import type { RunRecord } from "../../model/run.js";

@@ -1,4 +1,4 @@
-import type { AnchorHost, RunAddress } from "../../anchor/host.js";
+import type { AnchorHost, RunAddress } from "../../anchor/host-interface.js";
 import { defaults } from "../../defaults.js";
 import type { NewRunEvent } from "../../model/run-event.js";
 import { finalize, finalizeExit } from "../end/finalize.js";

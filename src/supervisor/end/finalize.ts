@@ -1,4 +1,4 @@
-import type { AnchorExit, SpawnFailure } from "../../anchor/host.js";
+import type { AnchorExit, SpawnFailure } from "../../anchor/host-interface.js";
 import type { RunExit } from "../../model/run.js";
 import { stopWatchers } from "../run/stop-and-detach.js";
 import { recordStart } from "../run/record-start.js";

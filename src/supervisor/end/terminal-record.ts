@@ -1,4 +1,10 @@
-import type { AnchorExit, LeaderStatus, RunFiles, SpawnFailure, SweptFile } from "../../anchor/host.js";
+import type {
+  AnchorExit,
+  LeaderStatus,
+  RunFiles,
+  SpawnFailure,
+  SweptFile,
+} from "../../anchor/host-interface.js";
 import { describeSpawnFailure, type StartAttempt } from "../../anchor/protocol/errors.js";
 import { END_REASONS } from "../../model/enums.js";
 import type { Residue } from "../../model/process.js";

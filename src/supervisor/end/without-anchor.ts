@@ -9,7 +9,7 @@ import type {
   RunFiles,
   RunIdentities,
   SweptFile,
-} from "../../anchor/host.js";
+} from "../../anchor/host-interface.js";
 import { judgeLiveness, type Liveness } from "../../anchor/inspect/liveness.js";
 import type { Clock } from "../../async/clock.js";
 import { defaults } from "../../defaults.js";

@@ -1,4 +1,4 @@
-import type { ProcessEvidence } from "../../anchor/host.js";
+import type { ProcessEvidence } from "../../anchor/host-interface.js";
 import { isSameProcess, type ProcessIdentity } from "../../model/process.js";
 import type { RunRecord } from "../../model/run.js";
 import { cgroupOf } from "../run/recorded-identity.js";

@@ -1,4 +1,4 @@
-import type { CgroupState, InspectOptions, ProcessEvidence } from "../../anchor/host.js";
+import type { CgroupState, InspectOptions, ProcessEvidence } from "../../anchor/host-interface.js";
 import { type AnchoredRun, type LiveProcesses, membersOfRun } from "../../anchor/inspect/processes.js";
 import type { NativeObserver } from "../../anchor/native-observer.js";
 import { MAX_LISTED_PROCESSES } from "../../anchor/protocol/messages.js";

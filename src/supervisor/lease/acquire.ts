@@ -1,4 +1,4 @@
-import type { AnchorHost, AnchorLink, RunAddress } from "../../anchor/host.js";
+import type { AnchorHost, AnchorLink, RunAddress } from "../../anchor/host-interface.js";
 import { runConcurrently } from "../../async/concurrency.js";
 import { defaults } from "../../defaults.js";
 import { StaleEpoch } from "../../errors.js";

@@ -1,4 +1,4 @@
-import type { LockState } from "../../anchor/instance/instance-hold.js";
+import type { LockState } from "../../anchor/instance/hold-instance-locks.js";
 import { defaults } from "../../defaults.js";
 import { InstanceTaken } from "../../errors.js";
 import type { Problem } from "../api.js";

@@ -1,4 +1,4 @@
-import type { LocalInstance } from "../../anchor/host.js";
+import type { LocalInstance } from "../../anchor/host-interface.js";
 import { runConcurrently } from "../../async/concurrency.js";
 import { defaults } from "../../defaults.js";
 import type { NewRunEvent } from "../../model/run-event.js";

@@ -1,4 +1,4 @@
-import type { AnchorLink, RunFiles } from "../../anchor/host.js";
+import type { AnchorLink, RunFiles } from "../../anchor/host-interface.js";
 import { defaults } from "../../defaults.js";
 import { NotSteering } from "../../errors.js";
 import type { RunRecord } from "../../model/run.js";

@@ -1,4 +1,4 @@
-import type { AnchorHost, CgroupRef, RunAddress } from "../../anchor/host.js";
+import type { AnchorHost, CgroupRef, RunAddress } from "../../anchor/host-interface.js";
 import { defaults } from "../../defaults.js";
 import { NotSteering, RunExists } from "../../errors.js";
 import { NO_DEADLINES, NO_LIMITS, type RunKind, type RunRecord } from "../../model/run.js";

@@ -1,4 +1,4 @@
-import type { CgroupState, LocalInstance } from "../../anchor/host.js";
+import type { CgroupState, LocalInstance } from "../../anchor/host-interface.js";
 import type { Liveness } from "../../anchor/inspect/liveness.js";
 import { defaults } from "../../defaults.js";
 import { isSameClock, isSameMachine, type MachineIdentity } from "../../model/process.js";

@@ -7,7 +7,7 @@ import type {
   ProcessEvidence,
   RunAddress,
   RunFiles,
-} from "../../anchor/host.js";
+} from "../../anchor/host-interface.js";
 import { judgeLiveness, type Liveness } from "../../anchor/inspect/liveness.js";
 import type { Clock } from "../../async/clock.js";
 import { runConcurrently } from "../../async/concurrency.js";

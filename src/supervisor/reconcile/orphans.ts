@@ -1,4 +1,4 @@
-import type { CgroupRef, RunAddress } from "../../anchor/host.js";
+import type { CgroupRef, RunAddress } from "../../anchor/host-interface.js";
 import { runConcurrently } from "../../async/concurrency.js";
 import { defaults } from "../../defaults.js";
 import { stopOrphanedAnchor } from "../attach/attach.js";

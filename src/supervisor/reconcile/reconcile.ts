@@ -1,4 +1,4 @@
-import type { LocalInstance } from "../../anchor/host.js";
+import type { LocalInstance } from "../../anchor/host-interface.js";
 import type { Clock } from "../../async/clock.js";
 import { runConcurrently } from "../../async/concurrency.js";
 import { defaults } from "../../defaults.js";

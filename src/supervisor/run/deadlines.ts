@@ -1,4 +1,4 @@
-import type { StopRequest } from "../../anchor/host.js";
+import type { StopRequest } from "../../anchor/host-interface.js";
 import type { Clock, Timer } from "../../async/clock.js";
 import { NO_DEADLINES, type RunDeadlines } from "../../model/run.js";
 

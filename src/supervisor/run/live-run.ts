@@ -8,7 +8,7 @@ import type {
   StopRequest,
   StreamName,
   TerminalSize,
-} from "../../anchor/host.js";
+} from "../../anchor/host-interface.js";
 import type { LiveProcesses } from "../../anchor/inspect/processes.js";
 import type { StartAttempt } from "../../anchor/protocol/errors.js";
 import type { Clock, Timer } from "../../async/clock.js";

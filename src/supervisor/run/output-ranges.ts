@@ -1,4 +1,4 @@
-import type { SpoolRange, StreamName } from "../../anchor/host.js";
+import type { SpoolRange, StreamName } from "../../anchor/host-interface.js";
 import { onAbort } from "../../async/abort.js";
 
 export const STREAMS: readonly StreamName[] = ["stdout", "stderr"];

@@ -1,4 +1,4 @@
-import type { AnchorHost, OutputSlice, RunAddress, StreamName } from "../../anchor/host.js";
+import type { AnchorHost, OutputSlice, RunAddress, StreamName } from "../../anchor/host-interface.js";
 import { onAbort } from "../../async/abort.js";
 import { defaults } from "../../defaults.js";
 import { BadInput } from "../../errors.js";

@@ -1,4 +1,4 @@
-import type { BoundaryFacts, CgroupRef, RunAddress, Welcome } from "../../anchor/host.js";
+import type { BoundaryFacts, CgroupRef, RunAddress, Welcome } from "../../anchor/host-interface.js";
 import type { RunBoundary, RunRecord } from "../../model/run.js";
 import type { MachineIdentity, ProcessIdentity } from "../../model/process.js";
 import type { RunChange } from "../../store/runs/contract.js";

@@ -1,4 +1,4 @@
-import type { AnchorLink, FirstStop, StopRequest } from "../../anchor/host.js";
+import type { AnchorLink, FirstStop, StopRequest } from "../../anchor/host-interface.js";
 import { describeSurvivor } from "../../model/process.js";
 import { deferred } from "../../async/deferred.js";
 import { defaults } from "../../defaults.js";

@@ -1,4 +1,4 @@
-import type { MemberSignal } from "../../anchor/host.js";
+import type { MemberSignal } from "../../anchor/host-interface.js";
 import { deferred } from "../../async/deferred.js";
 import { NotSteering } from "../../errors.js";
 import type { ProcessIdentity } from "../../model/process.js";

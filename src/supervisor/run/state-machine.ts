@@ -1,4 +1,4 @@
-import type { FirstStop, LeaderStatus, SpawnFailure } from "../../anchor/host.js";
+import type { FirstStop, LeaderStatus, SpawnFailure } from "../../anchor/host-interface.js";
 import type { Survivor, ProcessIdentity } from "../../model/process.js";
 import type { RunChange } from "../../store/runs/contract.js";
 

@@ -1,4 +1,4 @@
-import type { AnchorLink } from "../../anchor/host.js";
+import type { AnchorLink } from "../../anchor/host-interface.js";
 import { defaults } from "../../defaults.js";
 import { BadInput, StdinClosed } from "../../errors.js";
 import { deferred, type Deferred } from "../../async/deferred.js";

@@ -1,5 +1,5 @@
 import { resolve } from "node:path";
-import type { SpoolSpec, StartSpec, TerminalSize } from "../../anchor/host.js";
+import type { SpoolSpec, StartSpec, TerminalSize } from "../../anchor/host-interface.js";
 import { canStartWarm } from "../../anchor/warm-anchors.js";
 import { requirePort } from "../../anchor/inspect/ports.js";
 import { defaults } from "../../defaults.js";

@@ -1,4 +1,4 @@
-import type { AnchorLink, SpawnFailure, StartSpec, StreamName } from "../../anchor/host.js";
+import type { AnchorLink, SpawnFailure, StartSpec, StreamName } from "../../anchor/host-interface.js";
 import { onAbort } from "../../async/abort.js";
 import { defaults } from "../../defaults.js";
 import { BadInput, HoldfastError, NotSteering, RunExists, SpawnFailed } from "../../errors.js";

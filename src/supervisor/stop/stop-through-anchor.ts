@@ -1,4 +1,4 @@
-import type { AnchorExit, AnchorLink, RunAddress, StopRequest } from "../../anchor/host.js";
+import type { AnchorExit, AnchorLink, RunAddress, StopRequest } from "../../anchor/host-interface.js";
 import type { LiveProcesses } from "../../anchor/inspect/processes.js";
 import { PROTOCOL } from "../../anchor/protocol/messages.js";
 import type { Clock } from "../../async/clock.js";

@@ -1,4 +1,4 @@
-import type { AnchorExit, RunAddress, StopRequest } from "../../anchor/host.js";
+import type { AnchorExit, RunAddress, StopRequest } from "../../anchor/host-interface.js";
 import type { Clock } from "../../async/clock.js";
 import { defaults } from "../../defaults.js";
 import { RunNotFound } from "../../errors.js";

@@ -5,8 +5,8 @@ import {
   requestForSetting,
   stateAfterSetting,
 } from "../../../src/acp/agent/agent-settings.js";
-import { EMPTY_AGENT_REPORT } from "../../../src/acp/agent/agent-report.js";
-import type { AgentReport } from "../../../src/model/acp/agent-report.js";
+import { EMPTY_AGENT_REPORT } from "../../../src/acp/agent/agent-reported-state.js";
+import type { AgentReport } from "../../../src/model/acp/agent-reported-state.js";
 
 const named = (name: string) => ({ name, description: null });
 const choices = {

@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { findAnchorBinary } from "../../../src/anchor/binary.js";
-import type { ProcessEvidence } from "../../../src/anchor/host.js";
+import type { ProcessEvidence } from "../../../src/anchor/host-interface.js";
 import { inspectProcesses, membersOfRun } from "../../../src/anchor/inspect/processes.js";
 import { inspectPort } from "../../../src/anchor/inspect/ports.js";
 import { anchorEnvironment } from "../../../src/anchor/one-shot-modes.js";

@@ -5,7 +5,7 @@ import { cp, mkdir, mkdtemp, readdir, readFile, rm, stat, symlink, writeFile } f
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, onTestFinished, test } from "vitest";
-import type { AnchorLink } from "../../../src/anchor/host.js";
+import type { AnchorLink } from "../../../src/anchor/host-interface.js";
 import { type NativeHost, openNativeHost } from "../../../src/anchor/native-host.js";
 import { isLauncherListening } from "../../../src/anchor/protocol/connection.js";
 import { BadInput } from "../../../src/errors.js";

@@ -1,7 +1,7 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import type { AnchorEvent, AnchorLink } from "../../../src/anchor/host.js";
+import type { AnchorEvent, AnchorLink } from "../../../src/anchor/host-interface.js";
 import { encodeMessage } from "../../../src/anchor/protocol/message-codec.js";
 import { BadInput, SpawnFailed } from "../../../src/errors.js";
 import { hostWithFakeLauncher, type FakeLauncherHost, welcomeFrame } from "../../support/anchor/fake-peer.js";

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import type { RunScope } from "../../../src/anchor/host.js";
+import type { RunScope } from "../../../src/anchor/host-interface.js";
 import { encodeScope } from "../../../src/anchor/protocol/requests.js";
 import { RunDirectories } from "../../../src/anchor/run-dir/run-directories.js";
 import {
@@ -12,7 +12,7 @@ import {
   parseStopFile,
   parseSurvivors,
   parseSweptFile,
-} from "../../../src/anchor/run-dir/run-files.js";
+} from "../../../src/anchor/run-dir/parse-run-files.js";
 import { BadInput } from "../../../src/errors.js";
 
 let instanceDir: string;

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { WatchedUpdate } from "../../../src/cli/acp/view/notice-texts.js";
 import { BackgroundGateway } from "../../support/cli/background-gateway.js";
-import { startGateway } from "../../../src/gateway/start.js";
+import { startGateway } from "../../../src/gateway/start-in-background.js";
 import { cliPath, waitForText } from "../../support/cli/cli-fixture.js";
 import { openScriptedSession, scriptedPrompt } from "../../support/agents/scripted-agent.js";
 import { repetitions } from "../../support/scale.js";

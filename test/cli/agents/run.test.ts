@@ -2,7 +2,7 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { ResponseOf } from "../../../src/api/contract.js";
-import { startGateway } from "../../../src/gateway/start.js";
+import { startGateway } from "../../../src/gateway/start-in-background.js";
 import { fakeAgentsConfig } from "../../support/agents/fake-agents.js";
 import { BatchCli } from "../../support/cli/batch-cli.js";
 import { BackgroundGateway } from "../../support/cli/background-gateway.js";

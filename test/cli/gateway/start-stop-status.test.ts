@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { promisify } from "node:util";
 import { expect, test } from "vitest";
-import { reachGateway } from "../../../src/gateway/locate.js";
+import { reachGateway } from "../../../src/gateway/locate-gateway.js";
 import { BackgroundGateway } from "../../support/cli/background-gateway.js";
 import { BatchCli } from "../../support/cli/batch-cli.js";
 import type { CliResult } from "../../support/cli/cli-fixture.js";

@@ -9,7 +9,7 @@ import { setTimeout } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { defaults } from "../../../src/defaults.js";
-import { startGateway } from "../../../src/gateway/start.js";
+import { startGateway } from "../../../src/gateway/start-in-background.js";
 import { BackgroundGateway } from "../../support/cli/background-gateway.js";
 import { cliPath, collectOutput, waitForText } from "../../support/cli/cli-fixture.js";
 import { whyNoTerminal } from "../../support/cli/recovery-fixture.js";

@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { TWO_PROCESSES } from "../../support/cli/recovery-fixture.js";
 import { errorOf } from "../../support/gateway/real-gateway.js";
 import { createClient } from "../../../src/api/client.js";
-import { reachGateway } from "../../../src/gateway/locate.js";
+import { reachGateway } from "../../../src/gateway/locate-gateway.js";
 import { gatewaySocketPath } from "../../../src/home/state-directory.js";
 import { cliPath, waitForText } from "../../support/cli/cli-fixture.js";
 import { ForegroundFixture, LONG_TIMEOUT } from "../../support/cli/foreground-fixture.js";

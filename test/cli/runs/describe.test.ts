@@ -1,6 +1,6 @@
 import { createPalette } from "../../../src/cli/print/colours-and-progress.js";
 import { describe, expect, test } from "vitest";
-import type { ProcessEvidence } from "../../../src/anchor/host.js";
+import type { ProcessEvidence } from "../../../src/anchor/host-interface.js";
 import { describeRun } from "../../../src/cli/runs/show.js";
 import type { RunEvent } from "../../../src/model/run-event.js";
 import { REAPED_USAGE, type RunRecord } from "../../../src/model/run.js";

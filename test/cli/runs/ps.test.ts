@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { KnownHosts } from "../../../src/cli/client/known-hosts.js";
+import { KnownHosts } from "../../../src/cli/client/store-hosts.js";
 import { psTable } from "../../../src/cli/runs/ps-table.js";
 import { CliFixture, waitForText } from "../../support/cli/cli-fixture.js";
 import { sampleRunRecord } from "../../support/store/run-samples.js";

@@ -1,6 +1,6 @@
 import { createPalette } from "../../../src/cli/print/colours-and-progress.js";
 import { describe, expect, test } from "vitest";
-import { KnownHosts } from "../../../src/cli/client/known-hosts.js";
+import { KnownHosts } from "../../../src/cli/client/store-hosts.js";
 import { ownerWarning, ownerWarningText, runStatusText } from "../../../src/cli/print/run-status.js";
 import { runTable } from "../../../src/cli/runs/run-table.js";
 import { END_REASONS } from "../../../src/model/enums.js";

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { startGateway } from "../../../src/gateway/start.js";
+import { startGateway } from "../../../src/gateway/start-in-background.js";
 import { whyNoTerminal } from "../../support/cli/recovery-fixture.js";
 import { BackgroundGateway } from "../../support/cli/background-gateway.js";
 import { cliPath } from "../../support/cli/cli-fixture.js";

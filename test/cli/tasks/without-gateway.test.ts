@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { reachGateway } from "../../../src/gateway/locate.js";
+import { reachGateway } from "../../../src/gateway/locate-gateway.js";
 import { BatchCli } from "../../support/cli/batch-cli.js";
 import { BackgroundGateway } from "../../support/cli/background-gateway.js";
 import { waitFor } from "../../support/wait-for.js";

@@ -1,7 +1,7 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { expect, test } from "vitest";
-import { reachGateway } from "../../../src/gateway/locate.js";
+import { reachGateway } from "../../../src/gateway/locate-gateway.js";
 import { BackgroundGateway } from "../../support/cli/background-gateway.js";
 import { cliPath } from "../../support/cli/cli-fixture.js";
 import { whyNoMounts } from "../../support/small-disk.js";

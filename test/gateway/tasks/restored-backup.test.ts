@@ -9,7 +9,7 @@ import { text } from "node:stream/consumers";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { createClient, type GatewayClient } from "../../../src/api/client.js";
 import { gatewaySocketPath } from "../../../src/home/state-directory.js";
-import { reachGateway } from "../../../src/gateway/locate.js";
+import { reachGateway } from "../../../src/gateway/locate-gateway.js";
 import { readOperatorToken } from "../../../src/sessions/tokens.js";
 import { cliPath, cliWithDefaults } from "../../support/cli/cli-fixture.js";
 import {

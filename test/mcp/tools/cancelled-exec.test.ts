@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { GatewayClient } from "../../../src/api/client.js";
-import { connectSession } from "../../../src/mcp/session/gateway-session.js";
+import { connectSession } from "../../../src/mcp/session/connect-session.js";
 import type { ToolCall } from "../../../src/mcp/tool.js";
 import { execTool } from "../../../src/mcp/tools/exec.js";
 import { gatewayForFile } from "../../support/gateway/real-gateway.js";

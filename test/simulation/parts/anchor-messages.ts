@@ -1,4 +1,4 @@
-import type { AnchorExit, Welcome } from "../../../src/anchor/host.js";
+import type { AnchorExit, Welcome } from "../../../src/anchor/host-interface.js";
 import { REAPED_USAGE } from "../../../src/model/run.js";
 import type { SimulatedAnchor } from "./anchor.js";
 

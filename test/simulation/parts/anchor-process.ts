@@ -1,4 +1,4 @@
-import type { StartSpec } from "../../../src/anchor/host.js";
+import type { StartSpec } from "../../../src/anchor/host-interface.js";
 import type { SimulatedWorld } from "../world.js";
 import type { SimulatedCgroup, SimulatedPidNamespace, SimulatedProcess } from "./machine.js";
 import type { SimulatedRunDirectory } from "./state-directory.js";

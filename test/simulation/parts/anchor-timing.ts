@@ -1,4 +1,4 @@
-import type { StartSpec } from "../../../src/anchor/host.js";
+import type { StartSpec } from "../../../src/anchor/host-interface.js";
 import type { Residue } from "../../../src/model/process.js";
 import type { SimulatedWorld } from "../world.js";
 import type { SimulatedAnchor } from "./anchor.js";

@@ -4,7 +4,7 @@ import type {
   LeaderStatus,
   StartSpec,
   StopRequest,
-} from "../../../src/anchor/host.js";
+} from "../../../src/anchor/host-interface.js";
 import { exitMessage, NO_SUCH_COMMAND, STDIN_LIMIT, welcomeMessage } from "./anchor-messages.js";
 import { SimulatedAnchorProcess } from "./anchor-process.js";
 import { SimulatedDeadlines, SimulatedTermination } from "./anchor-timing.js";

@@ -7,7 +7,7 @@ import type {
   StartSpec,
   TerminalSize,
   Welcome,
-} from "../../../src/anchor/host.js";
+} from "../../../src/anchor/host-interface.js";
 import { OrderedQueue, type Actor, type Scheduler } from "../scheduler.js";
 
 export type AnchorCommand =

@@ -9,7 +9,7 @@ import type {
   RunFiles,
   StartSpec,
   SweptFile,
-} from "../../../src/anchor/host.js";
+} from "../../../src/anchor/host-interface.js";
 import { SpawnFailed, StaleEpoch } from "../../../src/errors.js";
 import { newRunId } from "../../../src/model/ids.js";
 import { SimulatedLauncher } from "./launcher.js";

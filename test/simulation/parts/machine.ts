@@ -1,4 +1,4 @@
-import type { ProcessEvidence } from "../../../src/anchor/host.js";
+import type { ProcessEvidence } from "../../../src/anchor/host-interface.js";
 import type { MachineIdentity, ProcessIdentity } from "../../../src/model/process.js";
 import type { Random } from "../random.js";
 import type { Actor, Scheduler, Timebase } from "../scheduler.js";

@@ -8,7 +8,7 @@ import type {
   ProcessEvidence,
   RunAddress,
   RunIdentities,
-} from "../../../src/anchor/host.js";
+} from "../../../src/anchor/host-interface.js";
 import type { ProcessIdentity } from "../../../src/model/process.js";
 import type { SimulatedWorld } from "../world.js";
 import { evidenceOf, matchesIdentity, type SimulatedMachine, type SimulatedPidNamespace } from "./machine.js";

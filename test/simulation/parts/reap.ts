@@ -1,4 +1,4 @@
-import type { ReapRequest, ReapResult } from "../../../src/anchor/host.js";
+import type { ReapRequest, ReapResult } from "../../../src/anchor/host-interface.js";
 import type { Actor } from "../scheduler.js";
 import type { SimulatedWorld } from "../world.js";
 import {

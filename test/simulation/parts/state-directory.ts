@@ -1,4 +1,10 @@
-import type { AnchorExit, LeaderStatus, StopFile, RunFiles, SweptFile } from "../../../src/anchor/host.js";
+import type {
+  AnchorExit,
+  LeaderStatus,
+  StopFile,
+  RunFiles,
+  SweptFile,
+} from "../../../src/anchor/host-interface.js";
 import type { SimulatedAnchor } from "./anchor.js";
 import type { SimulatedLauncher } from "./launcher.js";
 

@@ -1,4 +1,4 @@
-import type { LockState } from "../../../src/anchor/instance/instance-hold.js";
+import type { LockState } from "../../../src/anchor/instance/hold-instance-locks.js";
 import { defaults } from "../../../src/defaults.js";
 import type { Problem, Supervisor } from "../../../src/supervisor/api.js";
 import type { Clock } from "../../../src/async/clock.js";

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import type { AnchorExit, RunFiles } from "../../../src/anchor/host.js";
+import type { AnchorExit, RunFiles } from "../../../src/anchor/host-interface.js";
 import { END_REASONS } from "../../../src/model/enums.js";
 import { REAPED_USAGE } from "../../../src/model/run.js";
 import {

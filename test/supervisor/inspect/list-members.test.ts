@@ -1,7 +1,7 @@
 import { expect, test, vi } from "vitest";
 import { PROTOCOL } from "../../../src/anchor/protocol/messages.js";
 import { defaults } from "../../../src/defaults.js";
-import type { ProcessEvidence } from "../../../src/anchor/host.js";
+import type { ProcessEvidence } from "../../../src/anchor/host-interface.js";
 import type { FakeAnchor } from "../../support/supervisor/fake-anchor.js";
 import { fakeSupervisor, spawnFakeRun, nextTurn } from "../../support/supervisor/fake-supervisor.js";
 import { waitFor } from "../../support/wait-for.js";

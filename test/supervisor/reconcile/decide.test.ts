@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import type { LocalInstance } from "../../../src/anchor/host.js";
+import type { LocalInstance } from "../../../src/anchor/host-interface.js";
 import { defaults } from "../../../src/defaults.js";
 import type { RunRecord } from "../../../src/model/run.js";
 import {

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import type { ProcessEvidence } from "../../../src/anchor/host.js";
+import type { ProcessEvidence } from "../../../src/anchor/host-interface.js";
 import { NEVER_OWNED } from "../../../src/supervisor/reconcile/decide.js";
 import { commandHash } from "../../../src/text/redact.js";
 import {

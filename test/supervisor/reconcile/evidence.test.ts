@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import type { ProcessEvidence } from "../../../src/anchor/host.js";
+import type { ProcessEvidence } from "../../../src/anchor/host-interface.js";
 import type { ImportedFacts } from "../../../src/model/run.js";
 import { compareImported, gatherImportedEvidence } from "../../../src/supervisor/reconcile/evidence.js";
 import { commandHash } from "../../../src/text/redact.js";

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import type { CgroupRef } from "../../../src/anchor/host.js";
+import type { CgroupRef } from "../../../src/anchor/host-interface.js";
 import { AnchorUnusable } from "../../../src/errors.js";
 import type { FakeHost } from "../../support/supervisor/fake-host.js";
 import {

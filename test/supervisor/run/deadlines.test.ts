@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import type { StopRequest } from "../../../src/anchor/host.js";
+import type { StopRequest } from "../../../src/anchor/host-interface.js";
 import { systemClock } from "../../../src/async/clock.js";
 import { Deadlines } from "../../../src/supervisor/run/deadlines.js";
 

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import type { StreamName } from "../../../src/anchor/host.js";
+import type { StreamName } from "../../../src/anchor/host-interface.js";
 import type { OutputChunk } from "../../../src/supervisor/api.js";
 import { type FollowSource, followStreams } from "../../../src/supervisor/run/output.js";
 import { OutputRanges } from "../../../src/supervisor/run/output-ranges.js";

@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import { existsSync, mkdirSync, readFileSync, rmdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { findAnchorBinary } from "../../../src/anchor/binary.js";
-import { probeLimits } from "../../../src/anchor/inspect/cgroups.js";
+import { probeLimits } from "../../../src/anchor/inspect/cgroups-and-limits.js";
 import { waitFor } from "../wait-for.js";
 
 const freezers = "/sys/fs/cgroup/freezer";

@@ -1,4 +1,4 @@
-import type { StartSpec } from "../../../src/anchor/host.js";
+import type { StartSpec } from "../../../src/anchor/host-interface.js";
 import { defaults } from "../../../src/defaults.js";
 import { NO_LIMITS } from "../../../src/model/run.js";
 

@@ -1,7 +1,7 @@
 import { mkdtemp } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { startGateway } from "../../../src/gateway/start.js";
+import { startGateway } from "../../../src/gateway/start-in-background.js";
 import { BackgroundGateway } from "./background-gateway.js";
 import { type CliProcess, cliPath, waitForText } from "./cli-fixture.js";
 

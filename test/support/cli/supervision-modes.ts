@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll } from "vitest";
 import { makeNativeCommand } from "../../../src/cli/shellenv/native-command.js";
-import { startGateway } from "../../../src/gateway/start.js";
+import { startGateway } from "../../../src/gateway/start-in-background.js";
 import { BackgroundGateway } from "./background-gateway.js";
 import { cliPath, CliFixture, nativePath } from "./cli-fixture.js";
 

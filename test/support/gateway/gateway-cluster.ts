@@ -10,7 +10,7 @@ import { createClient, type GatewayClient } from "../../../src/api/client.js";
 import { parseConfig } from "../../../src/config/schema.js";
 import { type Gateway, openGateway } from "../../../src/gateway/gateway.js";
 import { gatewaySocketPath } from "../../../src/home/state-directory.js";
-import { reachGateway } from "../../../src/gateway/locate.js";
+import { reachGateway } from "../../../src/gateway/locate-gateway.js";
 import { readOperatorToken } from "../../../src/sessions/tokens.js";
 import { cliPath } from "../cli/cli-fixture.js";
 import { startPgBouncer } from "../store/postgres-pooler.js";

@@ -6,7 +6,7 @@ import type {
   StreamName,
   TerminalSize,
   Welcome,
-} from "../../../src/anchor/host.js";
+} from "../../../src/anchor/host-interface.js";
 import { PROTOCOL } from "../../../src/anchor/protocol/messages.js";
 import { REAPED_USAGE } from "../../../src/model/run.js";
 

@@ -17,7 +17,7 @@ import type {
   StartSpec,
   StreamName,
   SweptFile,
-} from "../../../src/anchor/host.js";
+} from "../../../src/anchor/host-interface.js";
 import { goneEvidence } from "../../../src/anchor/inspect/processes.js";
 import { StaleEpoch } from "../../../src/errors.js";
 import { FakeAnchor } from "./fake-anchor.js";

@@ -1,6 +1,6 @@
 import { fileURLToPath } from "node:url";
 import { expect } from "vitest";
-import type { FirstStop } from "../../../src/anchor/host.js";
+import type { FirstStop } from "../../../src/anchor/host-interface.js";
 import type { Survivor } from "../../../src/model/process.js";
 import type { RunEvent } from "../../../src/model/run-event.js";
 import type { RunRecord, RunStateName } from "../../../src/model/run.js";

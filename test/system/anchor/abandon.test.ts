@@ -5,7 +5,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { removeRunCgroups } from "../../../src/anchor/instance/instance-directories.js";
 import { encodeMessage } from "../../../src/anchor/protocol/message-codec.js";
-import { parseExit } from "../../../src/anchor/run-dir/run-files.js";
+import { parseExit } from "../../../src/anchor/run-dir/parse-run-files.js";
 import { CgroupFreezer } from "../../support/anchor/cgroups.js";
 import { RawLauncher } from "../../support/anchor/raw-launcher.js";
 import type { RawLink } from "../../support/anchor/raw-link.js";

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { anchorEnvironment } from "../../../src/anchor/one-shot-modes.js";
 import { encodeMessage } from "../../../src/anchor/protocol/message-codec.js";
-import { parseExit } from "../../../src/anchor/run-dir/run-files.js";
+import { parseExit } from "../../../src/anchor/run-dir/parse-run-files.js";
 import { CgroupFreezer, whyNoLimits } from "../../support/anchor/cgroups.js";
 import { RawLauncher } from "../../support/anchor/raw-launcher.js";
 import type { RawLink } from "../../support/anchor/raw-link.js";

@@ -3,7 +3,7 @@ import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { anchorEnvironment } from "../../../src/anchor/one-shot-modes.js";
 import { encodeMessage } from "../../../src/anchor/protocol/message-codec.js";
-import { parseExit } from "../../../src/anchor/run-dir/run-files.js";
+import { parseExit } from "../../../src/anchor/run-dir/parse-run-files.js";
 import { RawLauncher } from "../../support/anchor/raw-launcher.js";
 import type { RawLink } from "../../support/anchor/raw-link.js";
 import { plantBystander } from "../../support/bystander.js";

@@ -9,7 +9,7 @@ import {
 } from "../../support/gateway/gateway-process.js";
 import { shellCommand } from "../../support/gateway/real-gateway.js";
 import { waitFor } from "../../support/wait-for.js";
-import { reachGateway } from "../../../src/gateway/locate.js";
+import { reachGateway } from "../../../src/gateway/locate-gateway.js";
 
 const browser = browserForFile();
 

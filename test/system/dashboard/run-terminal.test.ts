@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { reachGateway } from "../../../src/gateway/locate.js";
+import { reachGateway } from "../../../src/gateway/locate-gateway.js";
 import { browserForFile, hasBrowser } from "../../support/browser.js";
 import { openView } from "../../support/dashboard-page.js";
 import {

@@ -10,7 +10,7 @@ import { contract } from "../../../src/api/contract.js";
 import { StoreAway } from "../../../src/errors.js";
 import { type Gateway, type GatewayEvent, openGateway } from "../../../src/gateway/gateway.js";
 import { gatewaySocketPath } from "../../../src/home/state-directory.js";
-import { startGateway } from "../../../src/gateway/start.js";
+import { startGateway } from "../../../src/gateway/start-in-background.js";
 import { findWaitingGateway } from "../../../src/gateway/gateway-files.js";
 import type { RunEvent } from "../../../src/model/run-event.js";
 import { readOperatorToken } from "../../../src/sessions/tokens.js";

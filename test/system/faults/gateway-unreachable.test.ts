@@ -6,7 +6,7 @@ import { basename, dirname, join } from "node:path";
 import { setTimeout } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import { defaults } from "../../../src/defaults.js";
-import { reachGateway } from "../../../src/gateway/locate.js";
+import { reachGateway } from "../../../src/gateway/locate-gateway.js";
 import { gatewaySocketPath } from "../../../src/home/state-directory.js";
 import { readProcess, signalProcess, type LiveProcess } from "../../support/live-processes.js";
 import { ForegroundFixture, LONG_TIMEOUT } from "../../support/cli/foreground-fixture.js";

@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { describe, expect, test, vi } from "vitest";
 import { gatewaySocketPath } from "../../../src/home/state-directory.js";
-import { reachGateway } from "../../../src/gateway/locate.js";
+import { reachGateway } from "../../../src/gateway/locate-gateway.js";
 import { readOperatorToken } from "../../../src/sessions/tokens.js";
 import { cliPath, cliWithDefaults } from "../../support/cli/cli-fixture.js";
 import { mountSmallDisk, whyNoMounts } from "../../support/small-disk.js";

@@ -3,7 +3,7 @@ import { existsSync } from "node:fs";
 import { rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { reachGateway } from "../../../src/gateway/locate.js";
+import { reachGateway } from "../../../src/gateway/locate-gateway.js";
 import { isInstanceLockFree } from "../../../src/home/instance-lock.js";
 import { startPostgresServer, whyNoPostgres } from "../../support/store/postgres-server.js";
 import { RecoveryFixture } from "../../support/cli/recovery-fixture.js";

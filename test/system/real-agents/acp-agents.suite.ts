@@ -6,8 +6,8 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, expect, onTestFinished, test } from "vitest";
 import type { GatewayClient } from "../../../src/api/client.js";
 import type { ResponseOf } from "../../../src/api/contract.js";
-import { startGateway } from "../../../src/gateway/start.js";
-import { reachGateway } from "../../../src/gateway/locate.js";
+import { startGateway } from "../../../src/gateway/start-in-background.js";
+import { reachGateway } from "../../../src/gateway/locate-gateway.js";
 import {
   livingParts,
   STUBBORN_TREE,

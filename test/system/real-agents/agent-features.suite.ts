@@ -2,7 +2,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
-import type { AgentReport } from "../../../src/model/acp/agent-report.js";
+import type { AgentReport } from "../../../src/model/acp/agent-reported-state.js";
 import type { AgentSettings } from "../../../src/model/acp/agent-settings.js";
 import { gatewayForFile } from "../../support/gateway/real-gateway.js";
 import { agentRecipes, prepareAgent } from "./agent-recipes.js";

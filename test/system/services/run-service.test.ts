@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { createServer } from "node:net";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import type { PsRow } from "../../../src/cli/runs/ps-table.js";
-import { startGateway } from "../../../src/gateway/start.js";
+import { startGateway } from "../../../src/gateway/start-in-background.js";
 import { BackgroundGateway } from "../../support/cli/background-gateway.js";
 import { cliPath } from "../../support/cli/cli-fixture.js";
 import { answeringPid, freePort, serverScript } from "./dev-server.js";

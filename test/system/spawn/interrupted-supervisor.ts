@@ -4,7 +4,7 @@ import { Socket } from "node:net";
 import { join } from "node:path";
 import { Duplex } from "node:stream";
 import { onTestFinished } from "vitest";
-import type { AnchorHost, AnchorLink } from "../../../src/anchor/host.js";
+import type { AnchorHost, AnchorLink } from "../../../src/anchor/host-interface.js";
 import { openNativeHost } from "../../../src/anchor/native-host.js";
 import { messages } from "../../../src/anchor/protocol/messages.js";
 import { acquireInstanceLock } from "../../../src/home/instance-lock.js";

@@ -1,4 +1,4 @@
-import { loginProblem } from "./session.js";
+import { loginProblem } from "./login.js";
 
 /** Shown without a valid login. The page cannot log in by itself: only the command line makes links. */
 export function LoggedOut() {

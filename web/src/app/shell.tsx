@@ -6,7 +6,7 @@ import { ErrorBox } from "../components/error-box.js";
 import { connection } from "../live/connection.js";
 import { ConnectionBanner } from "./connection-banner.js";
 import { matchPath, path } from "../router/location.js";
-import { endSession, viewedSession } from "./session.js";
+import { endLogin, viewedSession } from "./login.js";
 import { ThemeSwitch } from "./theme-switch.js";
 import { viewerIsOperator } from "../live/viewer.js";
 import type { View, ViewProps } from "../router/view.js";
@@ -46,7 +46,7 @@ export function Shell() {
         <div class="topbar-end">
           <span class={`connection-dot ${connection.value}`} title={`connection: ${connection.value}`} />
           <ThemeSwitch />
-          <button type="button" class="plain" onClick={() => void endSession()}>
+          <button type="button" class="plain" onClick={() => void endLogin()}>
             Log out
           </button>
         </div>

@@ -1,4 +1,4 @@
-import type { TreeRow } from "../live/usage.js";
+import type { TreeRow } from "../live/run-usage.js";
 import { formatBytes } from "./bytes.js";
 
 /** A process in a tree: its command, CPU and memory. */

@@ -3,7 +3,7 @@ import { followNdjson } from "../api/ndjson.js";
 import type { RunEvent } from "../api/types.js";
 import { defaults } from "../defaults.js";
 import { connected, connection, disconnected, eventsMissed } from "./connection.js";
-import { sleep, untilVisible, whileVisible } from "./visibility.js";
+import { sleep, untilVisible, whileVisible } from "./page-visibility.js";
 
 /** The store was rolled back while the stream was open, so events may be missing. */
 interface Gap {

@@ -98,6 +98,23 @@ export function elicitationNotice({ permissionId, message, url }: ShownElicitati
   ];
 }
 
+/** A notice of the agent, or that it shortens its context; null: the update is neither. */
+export function noticeLine(
+  update: Readonly<Record<string, unknown>>,
+  width: number,
+  palette: Palette,
+): string | null {
+  const { sessionUpdate, severity, title, description, status } = update;
+  if (sessionUpdate === "compaction_update" && typeof status === "string")
+    return palette.dim(
+      truncateToWidth(`context compaction: ${toOneLine(status.replaceAll("_", " "))}`, width),
+    );
+  if (sessionUpdate !== "notice" || typeof title !== "string") return null;
+  const more = typeof description === "string" && description !== "" ? `: ${description}` : "";
+  const line = truncateToWidth(`! ${toOneLine(`${title}${more}`)}`, width);
+  return severity === "error" ? palette.red(line) : palette.yellow(line);
+}
+
 /** Settings that were applied, or (`refused`) why they could not be applied again after a restart of the agent. */
 export interface SettingsChange {
   readonly model?: string;

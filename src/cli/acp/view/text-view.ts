@@ -1,12 +1,12 @@
 import { isatty } from "node:tty";
 import { applyToolUpdate, contentText, type ToolCallSummary } from "../../../acp/turn/turn-summary.js";
-import { parseUsage } from "../../../acp/agent/agent-report.js";
+import { parseUsage } from "../../../acp/agent/agent-reported-state.js";
 import { defaults } from "../../../defaults.js";
-import type { AgentReport } from "../../../model/acp/agent-report.js";
+import type { AgentReport } from "../../../model/acp/agent-reported-state.js";
 import { sanitizeText } from "../../../text/sanitize.js";
 import { truncateToWidth } from "../../../text/display-width.js";
 import { notice } from "../../print/errors-and-notices.js";
-import { usageText } from "../set.js";
+import { usageText } from "../set-and-show-settings.js";
 import { isCapableTerminal, type Palette, paletteFor } from "../../print/colours-and-progress.js";
 import {
   LiveLines,
@@ -22,6 +22,7 @@ import {
   elicitationNotice,
   type ShownElicitation,
   type Notice,
+  noticeLine,
   permissionLine,
   type PermissionRequest,
   type SettingsChange,
@@ -35,12 +36,11 @@ import {
   turnEndNotice,
   type WatchedUpdate,
 } from "./notice-texts.js";
-import { diffLines, noticeLine, planLine } from "./update-lines.js";
+import { diffLines, planLine } from "./diff-and-plan-lines.js";
 
 type Kind = "text" | "thought" | "lines";
 type RawUpdate = Parameters<typeof applyToolUpdate>[0];
 
-/** Characters of a prompt that was not answered, enough to recognize it. */
 const PROMPT_EXCERPT_CHARS = 60;
 
 export interface TextViewOptions {

@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from "node:util";
-import { type FilePlan, type ServerPlan, verifyText } from "../change-files.js";
+import { type FilePlan, type ServerPlan, verifyText } from "../apply-file-plans.js";
 import type { ConfigFile, McpClient } from "../clients.js";
 import { applyEdits, type Edit } from "../file/config-document.js";
 import type { LoadedFile } from "../file/rewrite-file.js";

@@ -1,5 +1,5 @@
 import { posix } from "node:path";
-import type { ProcessEvidence } from "../../../anchor/host.js";
+import type { ProcessEvidence } from "../../../anchor/host-interface.js";
 import type { ImportedFacts } from "../../../model/run.js";
 import { compareImported } from "../../../supervisor/reconcile/evidence.js";
 import { commandHash } from "../../../text/redact.js";

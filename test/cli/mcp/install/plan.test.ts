@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { parse as parseJson } from "jsonc-parser";
 import { parse as parseToml } from "smol-toml";
 import { expect, test } from "vitest";
-import type { FilePlan } from "../../../../src/cli/mcp/change-files.js";
+import type { FilePlan } from "../../../../src/cli/mcp/apply-file-plans.js";
 import { type ConfigFile, configFiles, MCP_CLIENTS } from "../../../../src/cli/mcp/clients.js";
 import { parseDocument } from "../../../../src/cli/mcp/file/rewrite-file.js";
 import { chooseFile, type FoundFile, planInstall } from "../../../../src/cli/mcp/install/plan.js";

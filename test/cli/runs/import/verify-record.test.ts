@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import type { ProcessEvidence } from "../../../../src/anchor/host.js";
+import type { ProcessEvidence } from "../../../../src/anchor/host-interface.js";
 import {
   type ForeignRecord,
   leasesOfFile,

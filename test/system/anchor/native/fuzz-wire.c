@@ -1,6 +1,6 @@
 /* Fuzzes the wire parser. With clang: -fsanitize=fuzzer,address -DLIBFUZZER. Otherwise its own driver mutates
  * well-formed frames from a seed: fuzz-wire SEED ROUNDS. */
-#include "format/wire.h"
+#include "format/frame.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -8,7 +8,7 @@ import { TimeUntil } from "../time-ago.js";
 import { type Action, useAction } from "../use-action.js";
 import { ElicitationForm } from "./elicitation-form.js";
 import { PagedQuestion } from "./paged-question.js";
-import { useArmed } from "./use-armed.js";
+import { useAnswerDelay } from "./use-answer-delay.js";
 import { VerdictBadge } from "./verdict.js";
 
 type Answer = RequestOf<"acpAnswer">["body"];
@@ -115,7 +115,7 @@ const SCOPES = {
 } as const;
 
 function PermissionButtons({ permission, digest, action, send }: PermissionButtonsProps) {
-  const armed = useArmed(permission.id);
+  const armed = useAnswerDelay(permission.id);
   const scope = useSignal<keyof typeof SCOPES>("once");
   const answer = (verdict: "allow" | "deny", optionId?: string): void => {
     const chosen = optionId === undefined ? {} : { optionId };

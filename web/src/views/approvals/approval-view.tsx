@@ -5,7 +5,7 @@ import { ErrorBox } from "../../components/error-box.js";
 import { Facts } from "../../components/facts.js";
 import { PagedQuestion } from "../../components/question/paged-question.js";
 import { PermissionQuestion } from "../../components/question/permission-question.js";
-import { useArmed } from "../../components/question/use-armed.js";
+import { useAnswerDelay } from "../../components/question/use-answer-delay.js";
 import { VerdictBadge } from "../../components/question/verdict.js";
 import { TimeAgo, TimeUntil } from "../../components/time-ago.js";
 import { useAction } from "../../components/use-action.js";
@@ -94,7 +94,7 @@ interface CommandAnswerProps {
 
 function CommandAnswer({ approval: { id }, digest, reload }: CommandAnswerProps) {
   const action = useAction();
-  const armed = useArmed(id);
+  const armed = useAnswerDelay(id);
   const late = useSignal(false);
   const decide = (verdict: "allow" | "deny") =>
     action.run(async () => {

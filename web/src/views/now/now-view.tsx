@@ -2,11 +2,11 @@ import { EmptyState } from "../../components/empty-state.js";
 import { ErrorBox } from "../../components/error-box.js";
 import { Section } from "../../components/section.js";
 import type { Run } from "../../api/types.js";
-import { useAllUsage } from "../../live/all-usage.js";
+import { useAllUsage } from "../../live/usage-of-all-runs.js";
 import { endedRuns, openRuns, readAll, runsError, runsLoaded } from "../../live/runs.js";
 import { viewerIsOperator } from "../../live/viewer.js";
 import { setQuery } from "../../router/location.js";
-import { areAllShown, forgetExceptions, PROCESSES } from "./expanded.js";
+import { areAllShown, forgetExceptions, PROCESSES } from "./shown-processes.js";
 import { RunList } from "./run-list.js";
 import { WaitingList } from "./waiting-list.js";
 

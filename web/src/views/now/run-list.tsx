@@ -1,9 +1,9 @@
 import type { Run } from "../../api/types.js";
 import { ProcessRow } from "../../components/process-row.js";
 import { VirtualList } from "../../components/virtual-list.js";
-import { allUsage } from "../../live/all-usage.js";
-import { flattenTree, type TreeRow } from "../../live/usage.js";
-import { areProcessesShown } from "./expanded.js";
+import { allUsage } from "../../live/usage-of-all-runs.js";
+import { flattenTree, type TreeRow } from "../../live/run-usage.js";
+import { areProcessesShown } from "./shown-processes.js";
 import { RunRow } from "./run-row.js";
 
 /** A run, or below it one of its processes. */

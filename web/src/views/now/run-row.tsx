@@ -4,10 +4,10 @@ import { formatBytes } from "../../components/bytes.js";
 import { formatPercent } from "../../components/process-row.js";
 import { RunBadge } from "../../components/run-badge.js";
 import { Elapsed, TimeAgo } from "../../components/time-ago.js";
-import { allUsage } from "../../live/all-usage.js";
+import { allUsage } from "../../live/usage-of-all-runs.js";
 import { isOpen } from "../../live/runs.js";
-import { type RunUsage, SAMPLES } from "../../live/usage.js";
-import { areProcessesShown, toggleProcesses } from "./expanded.js";
+import { type RunUsage, SAMPLES } from "../../live/run-usage.js";
+import { areProcessesShown, toggleProcesses } from "./shown-processes.js";
 
 /** A run in a list: how it is, what it is, whose, what it uses, and since when. */
 export function RunRow({ run }: { readonly run: Run }) {

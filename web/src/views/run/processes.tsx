@@ -9,7 +9,7 @@ import { ResourceView } from "../../components/resource-view.js";
 import { Section } from "../../components/section.js";
 import { defaults } from "../../defaults.js";
 import { useResource } from "../../live/use-resource.js";
-import { flattenTree, measure, type RunUsage, SAMPLES } from "../../live/usage.js";
+import { flattenTree, measure, type RunUsage, SAMPLES } from "../../live/run-usage.js";
 
 /** More are counted, not listed: the page stays usable when a run forks without end. */
 const MAX_ROWS = 200;

@@ -4,7 +4,7 @@ import { formatDuration } from "../../components/duration.js";
 import { Facts } from "../../components/facts.js";
 import { Section } from "../../components/section.js";
 import { Elapsed, TimeAgo } from "../../components/time-ago.js";
-import { tierSentences } from "./boundary-text.js";
+import { tierSentences } from "./tier-text.js";
 
 /** What the record of a run says: where, whose, since when, and within which limits. */
 export function RunFacts({ run }: { readonly run: Run }) {

@@ -1,5 +1,5 @@
 import { Badge, type Tone } from "../../components/badge.js";
-import type { FileChange, ToolCall } from "./conversation.js";
+import type { FileChange, ToolCall } from "./turn-log.js";
 import { type DiffLine, lineDiff } from "./line-diff.js";
 import { LongText } from "./long-text.js";
 

@@ -1,9 +1,9 @@
 import { Badge, type Tone } from "../../components/badge.js";
 import { Elapsed, TimeAgo } from "../../components/time-ago.js";
-import type { Item, PlanEntry, Turn, TurnLog } from "./conversation.js";
+import type { Item, PlanEntry, Turn, TurnLog } from "./turn-log.js";
 import { LongText } from "./long-text.js";
 import { ToolCallBox } from "./tool-call.js";
-import { visibleText } from "./visible-text.js";
+import { visibleText } from "./show-invisible-characters.js";
 
 interface TurnViewProps {
   readonly turn: Turn;

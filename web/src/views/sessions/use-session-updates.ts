@@ -4,7 +4,7 @@ import { ApiError, pathOf } from "../../api/client.js";
 import { endpoints } from "../../../../src/api/endpoints.js";
 import { followNdjson } from "../../api/ndjson.js";
 import { defaults } from "../../defaults.js";
-import { TurnLog, type Update } from "./conversation.js";
+import { TurnLog, type Update } from "./turn-log.js";
 
 export interface Updates {
   readonly logs: ReadonlyMap<string, TurnLog>;

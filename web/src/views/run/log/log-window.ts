@@ -3,7 +3,7 @@ import { request } from "../../../api/client.js";
 import { type KeptRange, readKeptRange, readLogPage, type Stream } from "../../../api/log-pages.js";
 import type { OutputPiece } from "../../../api/types.js";
 import { defaults } from "../../../defaults.js";
-import { sleep, untilVisible, whileVisible } from "../../../live/visibility.js";
+import { sleep, untilVisible, whileVisible } from "../../../live/page-visibility.js";
 
 export interface LogPage {
   readonly offset: number;

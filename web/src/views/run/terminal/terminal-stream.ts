@@ -7,7 +7,7 @@ import {
 import { ApiError, request } from "../../../api/client.js";
 import { readKeptRange, readLogPage } from "../../../api/log-pages.js";
 import { defaults } from "../../../defaults.js";
-import { sleep, untilVisible, whileVisible } from "../../../live/visibility.js";
+import { sleep, untilVisible, whileVisible } from "../../../live/page-visibility.js";
 
 export interface TerminalSize {
   readonly rows: number;
