@@ -143,7 +143,7 @@ test.skipIf(!hasBrowser)("the images of the docs show the dashboard as it is", a
   await run.page.getByRole("list", { name: "Process tree" }).getByText("worker").first().waitFor();
   await docImage(run.page, "run.webp");
 
-  const session = await openView(browser, fixture.client, `/sessions/${sessionId}`, { height: 1_000 });
+  const session = await openView(browser, fixture.client, `/sessions/${sessionId}`, { height: 1_180 });
   await session.page.getByText("I run the tests to be sure").waitFor();
   await session.page.getByRole("button", { name: "Allow", exact: true }).waitFor();
   await docImage(session.page, "session.webp");

@@ -16,7 +16,7 @@ export function RunRow({ run }: { readonly run: Run }) {
   const port = run.service?.port ?? null;
   const usage = isOpen(run) ? allUsage.value.get(run.runId) : undefined;
   return (
-    <div class="run-row">
+    <div class="list-row run-row">
       <RunBadge run={run} />
       <a class="run-command" href={`/runs/${run.runId}`} title={run.command}>
         {name !== undefined && <b>{name}</b>} <bdi>{run.command}</bdi>
