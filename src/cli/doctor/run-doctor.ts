@@ -2,7 +2,7 @@ import { type Check, runChecks } from "../../gateway/doctor/run-checks.js";
 import { resolveHome } from "../../home/state-directory.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { sessionToken } from "../client/requester.js";
-import type { JsonFlag } from "../options/parsers.js";
+import type { JsonFlag } from "../options/command-definition.js";
 import { paletteFor } from "../print/colours-and-progress.js";
 import { print, toJson } from "../print/write-output.js";
 import { processesJson } from "../runs/processes.js";

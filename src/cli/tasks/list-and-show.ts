@@ -5,7 +5,7 @@ import { taskEventText } from "../../text/task-event.js";
 import { truncateToWidth } from "../../text/display-width.js";
 import type { ReadApi } from "../client/connect.js";
 import { openReadClient } from "../client/read-client.js";
-import type { JsonFlag } from "../options/parsers.js";
+import type { JsonFlag } from "../options/command-definition.js";
 import { formatDuration, formatElapsed } from "../../text/format-units.js";
 import { notice } from "../print/errors-and-notices.js";
 import { print, toJson } from "../print/write-output.js";

@@ -10,7 +10,7 @@ import { type Finding, FindingList } from "./finding-list.js";
 /** Beyond so many tasks, a list says no more than their number. */
 const TASKS_SHOWN = 20;
 
-/** What needs the operator's attention: the store, other gateways, and tasks. */
+/** Problems that need the operator's attention: of the store, of other gateways, and of tasks. */
 export function Findings({ status }: { readonly status: GatewayStatus }) {
   const audit = useResource(
     "findings",

@@ -11,7 +11,7 @@ import { Doctor } from "./doctor.js";
 import { Findings } from "./findings.js";
 import { GatewayHistory } from "./gateway-history.js";
 
-/** Whether the gateway and its store work, and what it did about lost owners and leftover processes. */
+/** The health of the gateway and its store, and its actions about lost owners and leftover processes. */
 export function HealthView() {
   const status = useResource("status", (signal) => request("status", { signal }), {
     everyMs: defaults.statusPollMs,

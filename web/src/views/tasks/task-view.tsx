@@ -18,7 +18,7 @@ import { MessageTable, TaskHistory } from "./task-history.js";
 
 type TaskDetails = ResponseOf<"getTask">;
 
-/** One task: its request and result, its history, and who was told about it. */
+/** One task: its request and result, its history, and its notifications. */
 export function TaskView({ params: { taskId = "" } }: ViewProps) {
   const details = useResource(
     `task ${taskId}`,

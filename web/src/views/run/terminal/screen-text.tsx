@@ -3,7 +3,7 @@ import { useEffect } from "preact/hooks";
 import { defaults } from "../../../defaults.js";
 import type { Screen } from "./screen.js";
 
-/** What the terminal shows, as text that a screen reader reads and that can be selected. */
+/** The content of the terminal as text that a screen reader reads and that can be selected. */
 export function ScreenText({ screen }: { readonly screen: Screen }) {
   const text = useSignal(screen.text());
   useEffect(() => {
