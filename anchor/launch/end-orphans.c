@@ -192,6 +192,10 @@ static bool sweep_anchor(struct launcher *launcher, size_t at, long left, uint64
 }
 
 bool orphans_end(struct launcher *launcher, uint64_t now) {
+  /* A process becomes our child when its anchor ends. Listing the children takes time for each anchor, so they are not
+   * listed at every event. */
+  if (!launcher->child_ended && launcher->clean_pause == 0) return false;
+  launcher->child_ended = false;
   /* Counted on the raw list including zombies: a tree that keeps forking always has one entry until it is reaped. */
   if (!any_lost(launcher) && os_count_children(anchor_has_pid, launcher) == 0) return false;
   os_raise_priority(true);

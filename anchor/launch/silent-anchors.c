@@ -193,6 +193,7 @@ static void watch_anchor(struct launcher *launcher, struct anchor *anchor, uint6
 void anchors_watch(struct launcher *launcher, uint64_t now, bool held) {
   if (now < launcher->watch_at) return;
   launcher->watch_at = now + WATCH_MS;
+  launcher->child_ended = true; /* a child that was missed is found within this time */
   for (size_t i = 0; i < launcher->anchor_count; i++) {
     struct anchor *anchor = &launcher->anchors[i];
     if (anchor->state == ANCHOR_ALIVE && anchor->heartbeat != NULL) watch_anchor(launcher, anchor, now, held ? HELD_SLACK_MS : 0);

@@ -102,7 +102,8 @@ export async function composeGateway(options: ComposeOptions): Promise<GatewaySe
   // A failure is repaired by the next periodic job.
   const onRead = (sessionId: string): Promise<void> =>
     acknowledgeReadMessages(store, { sessionId, waker }).catch(() => undefined);
-  const onDelivered = (sessionId: string): void => void onRead(sessionId);
+  // In the next turn of the event loop: the answer to the prompt is sent first.
+  const onDelivered = (sessionId: string): void => void setImmediate(() => void onRead(sessionId));
   const oneShotAgents = new OneShotAgents({
     ...{ supervisor, sessions, history, store, onProblem, onDelivered },
     agents: agents.all,

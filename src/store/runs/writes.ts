@@ -254,7 +254,7 @@ function updateOwned({ db, statements }: SqlEngine, lease: Lease, change: RunCha
 function endOwned({ db, statements }: SqlEngine, lease: Lease, end: RunChange): Compilable<RunRow> {
   const values = ownedValues(lease, end);
   return statements.bind(shapeOf("end a run", values), values, (given) =>
-    ownedUpdate(db, end, given).returningAll(),
+    ownedUpdate(db, end, given).returning(runTable.columns),
   );
 }
 
