@@ -37,6 +37,7 @@ import {
 } from "./background/waiting-notifier.js";
 import { Dashboard } from "./dashboard/dashboard.js";
 import { EventFollower } from "./monitoring/event-follower.js";
+import { createDoctor } from "./doctor/doctor.js";
 import { HealthHistory } from "./monitoring/health-history.js";
 import { Metrics } from "./monitoring/metrics.js";
 import { StoreHealth } from "./monitoring/store-write-health.js";
@@ -190,6 +191,7 @@ export async function composeGateway(options: ComposeOptions): Promise<GatewaySe
       const reconciled = totals.reconciled.toReversed();
       return { samples: [...healthHistory.samples()], cleaned: totals.cleaned, reconciled };
     },
+    doctor: createDoctor(home),
     dashboard: {
       open: (requester, port) => dashboard.open(requester, port),
       close: () => dashboard.close(),

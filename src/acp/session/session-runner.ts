@@ -1,4 +1,3 @@
-import { setImmediate } from "node:timers/promises";
 import { deferred } from "../../async/deferred.js";
 import type { Survivor } from "../../model/process.js";
 import { AcpSessionClosed } from "../../errors.js";
@@ -149,8 +148,6 @@ export class SessionRunner {
       const started = await this.#turns.start(request).catch(() => null);
       turnId.resolve(started?.turnId ?? null);
       await started?.ended;
-      // The answer to the prompt is sent first.
-      await setImmediate();
       if (started !== null) await this.#drainQueue();
     });
     return turnId.promise;
