@@ -46,7 +46,7 @@ const bugs: readonly Planted[] = [
   {
     what: "a reap that goes by the number",
     flaws: { reapByNumber: true },
-    foundIn: 69,
+    foundIn: 83,
     seen: /signalled/,
     where: ({ uniqueIds, cgroups }) => !uniqueIds && !cgroups,
   },
