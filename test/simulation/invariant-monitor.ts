@@ -85,10 +85,13 @@ export class InvariantMonitor {
     truth.leaseId = spec.env["HOLDFAST_LEASE_ID"] ?? "";
   }
 
-  runOfLease({ leaseId, root }: ReapRequest): string | null {
+  runOfLease({ leaseId, root, cgroup }: ReapRequest): string | null {
     for (const [runId, truth] of this.runs) if (leaseId !== null && truth.leaseId === leaseId) return runId;
     for (const [runId, { anchor }] of this.runs)
-      if (root !== null && anchor?.root.identity.uniqueId === root.uniqueId) return runId;
+      if (root !== null && root.uniqueId !== null && anchor?.root.identity.uniqueId === root.uniqueId)
+        return runId;
+    for (const [runId, { anchor }] of this.runs)
+      if (cgroup !== null && anchor?.cgroup?.path === cgroup.path) return runId;
     return null;
   }
 
