@@ -20,7 +20,7 @@
 
 struct request {
   struct identity root, anchor;
-  const char *cgroup, *lease, *anchor_path;
+  const char *cgroup, *lease, *anchor_path, *anchor_run;
   uint64_t cgroup_inode, grace;
 };
 
@@ -190,6 +190,7 @@ static bool parse(int argc, char **argv, struct request *request) {
     else if (strcmp(argv[i], "--anchor-start") == 0) good = number_within(value, UINT64_MAX, &request->anchor.start);
     else if (strcmp(argv[i], "--anchor-unique") == 0) good = number_within(value, UINT64_MAX, &request->anchor.unique);
     else if (strcmp(argv[i], "--anchor-path") == 0) request->anchor_path = value;
+    else if (strcmp(argv[i], "--anchor-run") == 0) request->anchor_run = value;
     else if (strcmp(argv[i], "--spare-pid") == 0 && spared_count < SPARED_MAX)
       good = number_within(value, INT32_MAX, &pid), spared[spared_count++].pid = (os_pid)pid;
     else if (strcmp(argv[i], "--spare-start") == 0 && last_spared() != NULL) good = number_within(value, UINT64_MAX, &last_spared()->start);
@@ -225,13 +226,13 @@ int reap_mode(int argc, char **argv) {
   char why[256] = "";
   if (!parse(argc, argv, &request)) {
     fprintf(stderr, "anchor reap: --pid N --start N [--unique N] [--cgroup PATH --cgroup-inode N] [--lease ID] [--grace MS]\n"
-                    "             [--anchor-pid N --anchor-start N [--anchor-unique N] [--anchor-path PATH] | --spare-pid N --spare-start N [--spare-unique N] ...]\n");
+                    "             [--anchor-pid N --anchor-start N [--anchor-unique N] [--anchor-path PATH --anchor-run ID] | --spare-pid N --spare-start N [--spare-unique N] ...]\n");
     return 2;
   }
   reap_boundary.cgroup = -1;
   bool in_cgroup = request.cgroup != NULL && os_boundary_reopen(&reap_boundary, request.cgroup, request.cgroup_inode);
   bool rooted = request.root.pid != 0 && verify(&request, why, sizeof why);
-  const char *not_anchor = request.anchor.pid == 0 ? "" : verify_anchor(&request.anchor, request.anchor_path, &reap_anchor);
+  const char *not_anchor = request.anchor.pid == 0 ? "" : verify_anchor(&request.anchor, request.anchor_path, request.anchor_run, &reap_anchor);
   bool anchored = not_anchor == NULL;
   if (!anchored) reap_anchor.id.pid = 0;
   if (!rooted && !in_cgroup && !anchored) {

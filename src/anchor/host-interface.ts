@@ -82,6 +82,8 @@ export interface AnchorHost extends AsyncDisposable {
   reap(request: ReapRequest): Promise<ReapResult>;
   /** Reads the run's directory. Null if nothing readable is there. */
   readIdentities(run: RunAddress): Promise<RunIdentities | null>;
+  /** Lists the runs whose directories the process has open: those that an anchor serves. Empty if that cannot be read. */
+  listOpenRunDirectories(pid: number): Promise<readonly string[]>;
   /** Sends SIGCONT to a verified anchor. Returns null, or the reason why it was not sent. */
   continueAnchor(anchor: KnownAnchor): Promise<string | null>;
   /**

@@ -15,6 +15,7 @@ import { inspectCgroups } from "./inspect/cgroups-and-limits.js";
 import { inspectProcesses } from "./inspect/processes.js";
 import { inspectTrees, type InspectedTrees } from "./inspect/process-trees.js";
 import { inspectPort } from "./inspect/ports.js";
+import { listOpenRunDirectories } from "./inspect/open-run-directories.js";
 import { continueAnchor, reap } from "./inspect/reap.js";
 import { InstanceDirectories, listRunCgroups } from "./instance/instance-directories.js";
 import { handshake, type HandshakeResult, type MessageConnection } from "./protocol/connection.js";
@@ -139,6 +140,8 @@ export class NativeObserver implements AsyncDisposable {
 
   readonly readIdentities: AnchorHost["readIdentities"] = async (run) =>
     this.runsOf(run).readIdentities(run.runId);
+
+  readonly listOpenRunDirectories: AnchorHost["listOpenRunDirectories"] = listOpenRunDirectories;
 
   readonly continueAnchor: AnchorHost["continueAnchor"] = (anchor) => continueAnchor(this.anchorPath, anchor);
 

@@ -1,4 +1,5 @@
 import { Agent, type ClientRequest, type ClientRequestArgs } from "node:http";
+import { defaults } from "../defaults.js";
 import { HoldfastError } from "../errors.js";
 import {
   authorizationOf,
@@ -17,7 +18,8 @@ export class AuthenticatedHttpAgent extends Agent {
   readonly #address: GatewayAddress;
 
   constructor(address: GatewayAddress) {
-    super({ keepAlive: true });
+    // With a timeout, Node follows the Keep-Alive header of the gateway: it closes an idle connection before the gateway does.
+    super({ keepAlive: true, timeout: defaults.requestMs });
     this.#address = address;
   }
 

@@ -74,7 +74,10 @@ export function httpStatusOf(error: unknown): number {
 
 /** Headers of the error's response. `retry-after` is when a caller beyond a limit may try again. */
 export function errorHeaders(error: unknown): Readonly<Record<string, string>> {
-  if (httpStatusOf(error) !== 429) return {};
+  const status = httpStatusOf(error);
+  // Required with every 401: https://www.rfc-editor.org/rfc/rfc9110#section-15.5.2
+  if (status === 401) return { "www-authenticate": 'Bearer realm="holdfast"' };
+  if (status !== 429) return {};
   const close = error instanceof TooManyRequests && error.close;
   return { "retry-after": RETRY_AFTER_S, ...(close ? { connection: "close" } : {}) };
 }

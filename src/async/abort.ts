@@ -31,3 +31,19 @@ export function linkAbort(own: AbortController, other: AbortSignal): AbortSignal
   if (other.aborted) end();
   return own.signal;
 }
+
+/**
+ * A signal that aborts with `other`, or after `ms`; dispose of it when the work is over. The timer holds it: Node 20
+ * collects an `AbortSignal.timeout` to which only `AbortSignal.any` refers, and the combined signal then never aborts.
+ */
+export function withTimeLimit(other: AbortSignal, ms: number): { readonly signal: AbortSignal } & Disposable {
+  const own = new AbortController();
+  const timer = setTimeout(() => own.abort(), ms);
+  return {
+    signal: linkAbort(own, other),
+    [Symbol.dispose]: () => {
+      clearTimeout(timer);
+      own.abort();
+    },
+  };
+}

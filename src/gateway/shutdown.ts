@@ -1,5 +1,6 @@
 import { setTimeout } from "node:timers/promises";
 import type { ShutdownPolicy, ShutdownSummary } from "../api/routes/gateway.js";
+import { withTimeLimit } from "../async/abort.js";
 import { defaults } from "../defaults.js";
 import { SupervisorClosed } from "../errors.js";
 import type { Run, Supervisor } from "../supervisor/api.js";
@@ -36,9 +37,9 @@ async function shutDownRuns(
     );
   if (runs === "drain") {
     const tasks = held.filter(({ service, runId }) => service === null && !agents.ownsRun(runId));
-    const enough = AbortSignal.any([signal, AbortSignal.timeout(waitMs)]);
+    using enough = withTimeLimit(signal, waitMs);
     // Fails if the store is unreachable; the runs are then not waited for.
-    const quiet = agents.waitUntilIdle(enough).catch(() => undefined);
+    const quiet = agents.waitUntilIdle(enough.signal).catch(() => undefined);
     await Promise.all([waitForTasks(supervisor, tasks, waitMs, signal), quiet]);
     ended = tasks.filter(({ state }) => state === "exited").length;
   }

@@ -1,8 +1,9 @@
 import { expect, test } from "vitest";
 import { parseConfig } from "../../src/config/schema.js";
+import { collectGarbage } from "../support/collect-garbage.js";
 import { gatewayForFile, waitForRunEnd } from "../support/gateway/real-gateway.js";
 import { callTool, connectOverStdio, newMcpClient, postRequest } from "../support/mcp/mcp-clients.js";
-import { waitFor } from "../support/wait-for.js";
+import { waitFor, withTimeout } from "../support/wait-for.js";
 
 const fixture = gatewayForFile({ config: parseConfig('[gateway]\nlisten = "127.0.0.1:0"', "c.toml") });
 
@@ -87,6 +88,17 @@ test("a client that does not know tasks gets the answer, and may not ask for tas
   const cancel = { name: "tasks", arguments: { action: "cancel", taskId } };
   expect(await request(token, "tools/call", cancel, false)).toMatchObject({
     structuredContent: { outcome: "cancelled" },
+  });
+});
+
+test("a wait for a task is answered after waitMs, also after garbage was collected", async () => {
+  const token = await newToken();
+  const taskId = await startTask(token, "sleep 300");
+  const wait = { name: "tasks", arguments: { action: "wait", taskId, waitMs: 1_000 } };
+  const collecting = setInterval(collectGarbage, 100);
+  const answered = request(token, "tools/call", wait, false).finally(() => clearInterval(collecting));
+  expect(await withTimeout(15_000, "the wait is answered", answered)).toMatchObject({
+    structuredContent: { task: { status: "running" } },
   });
 });
 

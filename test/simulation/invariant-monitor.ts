@@ -12,6 +12,7 @@ import {
   provenIsEmpty,
   recordedWithRun,
   recordedBeforeRun,
+  signalsOnlyOwnAnchor,
   signalsOnlyOwnProcesses,
 } from "./invariants.js";
 import type { SimulatedAnchor } from "./parts/anchor.js";
@@ -92,6 +93,10 @@ export class InvariantMonitor {
 
   signalled(by: SignalSender, target: SimulatedProcess): void {
     this.blame(by.runId, signalsOnlyOwnProcesses(by, target));
+  }
+
+  signalledAnchor(who: "reap" | "continue", runId: string, target: SimulatedProcess): void {
+    this.blame(runId, signalsOnlyOwnAnchor(who, runId, target));
   }
 
   executed(anchor: SimulatedAnchor): void {

@@ -68,6 +68,12 @@ export function signalsOnlyOwnProcesses(by: SignalSender, target: SimulatedProce
   return null;
 }
 
+/** Invariant 1: the anchor of another run is neither ended nor continued. */
+export function signalsOnlyOwnAnchor(who: string, runId: string, target: SimulatedProcess): string | null {
+  if (target.directoryOf === runId) return null;
+  return `${who} signalled ${target.identity.pid}, which is the anchor of another run`;
+}
+
 /** Invariant 2: an end recorded as proven means that no process of the run is alive; a supervised end is proven. */
 export function provenIsEmpty(after: RunRecord, truth: RunTruth): string | null {
   if (after.state !== "exited") return null;

@@ -50,6 +50,13 @@ const bugs: readonly Planted[] = [
     where: ({ uniqueIds, cgroups }) => !uniqueIds && !cgroups,
   },
   {
+    what: "a stop that takes an anchor for the recorded one by its program",
+    flaws: { anchorByProgram: true },
+    foundIn: 799,
+    seen: /the anchor of another run/,
+    where: ({ uniqueIds, cgroups }) => !uniqueIds && !cgroups,
+  },
+  {
     what: "a reap that says proven without having looked",
     flaws: { reapHopes: true },
     foundIn: 940,

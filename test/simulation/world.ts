@@ -13,6 +13,8 @@ export interface PlantedBugs extends DatabaseBugs {
   readonly earlyAnswer?: boolean;
   /** Signals the process that has the pid now. */
   readonly reapByNumber?: boolean;
+  /** The anchor of another run passes for the recorded one: both execute the same program. */
+  readonly anchorByProgram?: boolean;
   /** Says that the tree is empty without having looked. */
   readonly reapHopes?: boolean;
   /** Ends nothing below an anchor that does not answer. */

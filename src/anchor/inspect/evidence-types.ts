@@ -79,11 +79,13 @@ export interface ReapRequest {
   readonly spared?: readonly ProcessIdentity[];
 }
 
-/** An anchor, with a second fact for kernels without unique ids. */
+/** An anchor, with second facts for kernels without unique ids: both must match. */
 export interface KnownAnchor {
   readonly identity: ProcessIdentity;
   /** The file of its executable. */
   readonly path: string;
+  /** A run whose directory it has open. */
+  readonly runId: string;
 }
 
 export interface ReapResult {

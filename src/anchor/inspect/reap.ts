@@ -32,7 +32,7 @@ export async function runReap(anchorPath: string, args: readonly string[]): Prom
 
 /** Returns null if SIGCONT was sent, otherwise the reason why not. */
 export async function continueAnchor(anchorPath: string, anchor: KnownAnchor): Promise<string | null> {
-  const args = [...identityArgs("", anchor.identity), "--path", anchor.path];
+  const args = [...identityArgs("", anchor.identity), "--path", anchor.path, "--run", anchor.runId];
   const [line = ""] = await runAnchorMode(anchorPath, ["continue", ...args], "");
   const answer = parseJson(line, (value) => {
     const object = asObject(value);
@@ -44,7 +44,10 @@ export async function continueAnchor(anchorPath: string, anchor: KnownAnchor): P
 function reapArgs({ root, cgroup, leaseId, graceMs, anchor = null, spared = [] }: ReapRequest): string[] {
   const args = ["--grace", String(requireWholeNumber(Math.ceil(graceMs)))];
   if (root !== null) args.push(...identityArgs("", root));
-  if (anchor !== null) args.push(...identityArgs("anchor-", anchor.identity), "--anchor-path", anchor.path);
+  if (anchor !== null) {
+    args.push(...identityArgs("anchor-", anchor.identity));
+    args.push("--anchor-path", anchor.path, "--anchor-run", anchor.runId);
+  }
   for (const identity of spared) args.push(...identityArgs("spare-", identity));
   if (cgroup !== null) args.push("--cgroup", cgroup.path, "--cgroup-inode", requireDigits(cgroup.inode));
   if (leaseId !== null) args.push("--lease", leaseId);

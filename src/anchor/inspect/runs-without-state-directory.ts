@@ -92,10 +92,10 @@ export async function findRunsWithoutState(
 /** Ends the run after verifying its processes again. */
 export async function stopRunWithoutState(
   anchorPath: string,
-  { anchor, anchorPath: path, cgroup }: RunWithoutState,
+  { runId, anchor, anchorPath: path, cgroup }: RunWithoutState,
   graceMs: number,
 ): Promise<ReapResult> {
-  const anchored = anchor === null || path === null ? null : { identity: anchor, path };
+  const anchored = anchor === null || path === null ? null : { identity: anchor, path, runId };
   const result = await reap(anchorPath, { root: null, cgroup, leaseId: null, graceMs, anchor: anchored });
   // With an anchor there is a launcher, which removes the cgroups when it exits.
   if (anchor === null) await removeCgroups(cgroup);

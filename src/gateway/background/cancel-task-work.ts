@@ -1,5 +1,6 @@
 import { setTimeout } from "node:timers/promises";
 import type { AcpController } from "../../acp/controller.js";
+import { withTimeLimit } from "../../async/abort.js";
 import type { ResponseOf } from "../../api/contract.js";
 import type { Survivor } from "../../model/process.js";
 import { isTaskEnded, type TaskRecord } from "../../model/task.js";
@@ -72,8 +73,8 @@ async function waitForTaskEnd(
   taskId: string,
   disconnected: AbortSignal,
 ): Promise<void> {
-  const enough = AbortSignal.any([disconnected, AbortSignal.timeout(TASK_END_WAIT_MS)]);
-  for await (const _ of tail.follow(taskId, 0, enough));
+  using enough = withTimeLimit(disconnected, TASK_END_WAIT_MS);
+  for await (const _ of tail.follow(taskId, 0, enough.signal));
 }
 
 /** Null: nothing runs, so recording the cancellation is enough. */

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { withTimeLimit } from "../../async/abort.js";
 import type { SessionConnection } from "../session/session-connection.js";
 import { isNotCarriedOut } from "../session/connect-session.js";
 import { isTaskEnded, type TaskRecord } from "../../model/task.js";
@@ -40,7 +41,8 @@ export async function waitForTask(
   signal: AbortSignal,
   onChange: (task: TaskRecord) => void = () => undefined,
 ): Promise<TaskRecord> {
-  const over = AbortSignal.any([signal, AbortSignal.timeout(Math.max(1, waitMs))]);
+  using limited = withTimeLimit(signal, waitMs);
+  const over = limited.signal;
   for (;;) {
     const { task } = await client.getTask({ params: { id: taskId } }, signal);
     if (isTaskEnded(task.status) || over.aborted) return task;

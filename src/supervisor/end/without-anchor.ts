@@ -5,9 +5,7 @@ import type {
   FirstStop,
   KnownAnchor,
   ReapResult,
-  RunAddress,
   RunFiles,
-  RunIdentities,
   SweptFile,
 } from "../../anchor/host-interface.js";
 import { judgeLiveness, type Liveness } from "../../anchor/inspect/liveness.js";
@@ -23,6 +21,7 @@ import {
 } from "../../model/process.js";
 import type { Emptiness, KillMode } from "../../model/run.js";
 import { cgroupOf, type RecordedIdentity } from "../run/recorded-identity.js";
+import { otherRunsOfAnchor } from "./runs-of-anchor.js";
 
 /** The host functions that find out how a run ended, and kill its remaining processes. */
 type CleanupHost = Pick<
@@ -206,6 +205,7 @@ export type StopHost = CleanupHost &
     | "attach"
     | "listRunIds"
     | "readIdentities"
+    | "listOpenRunDirectories"
     | "continueAnchor"
     | "writeStopFile"
     | "writeSweptFile"
@@ -253,12 +253,12 @@ export async function endWithoutAnchor(
 /** The anchor with its verifiable identity. Null: it is not recorded, or its pid is of another machine or namespace. */
 export function verifiableAnchor(
   { machine }: Pick<AnchorHost, "machine">,
-  recorded: Pick<RecordedIdentity, "anchor" | "anchorPath" | "machine">,
+  recorded: Pick<RecordedIdentity, "anchor" | "anchorPath" | "machine" | "run">,
 ): KnownAnchor | null {
-  const { anchor, anchorPath } = recorded;
+  const { anchor, anchorPath, run } = recorded;
   return anchor === null || !isSameMachine(machine, recorded.machine)
     ? null
-    : { identity: anchor, path: anchorPath };
+    : { identity: anchor, path: anchorPath, runId: run.runId };
 }
 
 /** Describes the actions taken, for the record and the operator. */
@@ -268,29 +268,4 @@ export function describeEnded({ reaped, others }: EndedWithoutAnchor): string {
   const ended = `${killed === 1 ? "1 process was" : `${killed} processes were`} killed ${how}`;
   if (others.length > 0) return `${ended}; the anchor was left alone: it also serves ${others.join(", ")}`;
   return anchor === "killed" ? `${ended}, then the anchor was killed` : ended;
-}
-
-interface OtherRun {
-  readonly runId: string;
-  readonly root: RunIdentities["root"];
-}
-
-/** Reads the run directories: the store may be locked, and a stopped anchor does not answer. */
-async function otherRunsOfAnchor(
-  host: StopHost,
-  run: RunAddress,
-  { identity: { pid, startTime } }: KnownAnchor,
-): Promise<readonly OtherRun[]> {
-  const others: OtherRun[] = [];
-  for (const runId of await host.listRunIds(run.instanceId)) {
-    const other = { instanceId: run.instanceId, runId };
-    if (runId === run.runId) continue;
-    const { exit, swept } = await host.readRunFiles(other);
-    if (exit !== null || swept !== null) continue;
-    // Rejects for a file that cannot be read: the run may be an adopted service of this anchor.
-    const known = await host.readIdentities(other);
-    if (known?.anchor.pid === pid && known.anchor.startTime === startTime)
-      others.push({ runId, root: known.root });
-  }
-  return others;
 }

@@ -3,6 +3,7 @@ import { expect, test } from "vitest";
 import { parseConfig } from "../../../src/config/schema.js";
 import { tools } from "../../../src/mcp/server.js";
 import { scriptedPrompt } from "../../support/agents/scripted-agent.js";
+import { describeOpenRequests, recordOpenRequests } from "../../support/gateway/open-requests.js";
 import { gatewayForFile } from "../../support/gateway/real-gateway.js";
 import { eachTransport } from "../../support/mcp/each-transport.js";
 import { callTool, type ToolResult } from "../../support/mcp/mcp-clients.js";
@@ -13,6 +14,8 @@ const argv = JSON.stringify([process.execPath, program]);
 const fixture = gatewayForFile({
   config: parseConfig(`[gateway]\nlisten = "127.0.0.1:0"\n\n[agents.mine.acp]\nargv = ${argv}\n`, "c.toml"),
 });
+
+recordOpenRequests();
 
 interface Args extends Readonly<Record<string, unknown>> {
   readonly action?: string;
@@ -37,7 +40,12 @@ test.each(eachTransport(fixture, "allow"))(
     const client = await open();
     const driven = new Set<string>();
     const call = async <Data>(name: string, args: Args): Promise<ToolResult<Data>> => {
-      const answer = await callTool<Data>(client, name, args);
+      const answer = await callTool<Data>(client, name, args).catch(async (cause: unknown) => {
+        const { runs } = await fixture.client.listRuns({ query: {} });
+        const states = runs.map(({ runId, state, command: text }) => `${runId} ${state} ${text}`);
+        const about = [describeOpenRequests(), "open runs:", ...states, ...fixture.problems].join("\n");
+        throw new Error(`${name} ${JSON.stringify(args)}: ${String(cause)}; ${about}`, { cause });
+      });
       expect(answer.isError, `${name} ${JSON.stringify(args)}: ${answer.text}`).toBe(false);
       driven.add(args.action === undefined ? name : `${name} ${args.action}`);
       return answer;

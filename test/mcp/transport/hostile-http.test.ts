@@ -48,6 +48,16 @@ async function open(key: string) {
   return { send, [Symbol.dispose]: () => agent.destroy() };
 }
 
+test("a request without the token of a session is refused with a challenge", async () => {
+  const { listen } = await fixture.client.status();
+  for (const token of [null, "hft_wrong", fixture.token]) {
+    const headers: Record<string, string> = token === null ? {} : { authorization: `Bearer ${token}` };
+    const answer = await fetch(`http://${listen}/mcp`, { method: "POST", headers, body: "{}" });
+    expect([answer.status, answer.headers.get("www-authenticate")]).toEqual([401, 'Bearer realm="holdfast"']);
+    expect(await answer.json()).toMatchObject({ error: { code: "UNAUTHORIZED" } });
+  }
+});
+
 test("rubbish, unknown methods, sessions and tools are refused, each with an answer", async () => {
   using hostile = await open("rubbish");
   const { send } = hostile;

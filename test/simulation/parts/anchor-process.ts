@@ -36,7 +36,8 @@ export class SimulatedAnchorProcess {
     this.spec = spec;
     this.place = place;
     this.directory = directory;
-    this.process = place.bear({ what: "anchor", parent, newSession: true, subreaper: true });
+    const kind = { newSession: true, subreaper: true, directoryOf: runId } as const;
+    this.process = place.bear({ what: "anchor", parent, ...kind });
     const cgroup = place.machine.makeCgroup(instanceId, runId);
     this.cgroup = cgroup;
     this.root = place.bear({ what: "root", parent: this.process, newSession: true, runId, cgroup });

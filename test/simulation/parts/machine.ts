@@ -1,4 +1,4 @@
-import type { ProcessEvidence } from "../../../src/anchor/host-interface.js";
+import type { KnownAnchor, ProcessEvidence } from "../../../src/anchor/host-interface.js";
 import type { MachineIdentity, ProcessIdentity } from "../../../src/model/process.js";
 import type { Random } from "../random.js";
 import type { Actor, Scheduler, Timebase } from "../scheduler.js";
@@ -29,6 +29,7 @@ interface ProcessStart {
   readonly cgroup?: SimulatedCgroup | null;
   readonly newSession?: boolean;
   readonly subreaper?: boolean;
+  readonly directoryOf?: string;
   /** Free: the next number, if it is to be this one. */
   readonly pid?: number;
 }
@@ -45,6 +46,8 @@ export class SimulatedProcess {
   readonly cgroup: SimulatedCgroup | null;
   readonly session: SimulatedProcess;
   readonly subreaper: boolean;
+  /** The run whose directory it has open, as its open descriptors show. Null: none. */
+  readonly directoryOf: string | null;
   parent: SimulatedProcess | null;
   alive = true;
   ignoresTerm = false;
@@ -63,6 +66,7 @@ export class SimulatedProcess {
     this.parent = birth.parent;
     this.session = birth.newSession === true || birth.parent === null ? this : birth.parent.session;
     this.subreaper = birth.subreaper ?? false;
+    this.directoryOf = birth.directoryOf ?? null;
   }
 }
 
@@ -233,6 +237,18 @@ export function sendSignal(
   }
   if (target.stuck) target.doomed = true;
   else endProcess(world, target, 9);
+}
+
+/** An anchor by the evidence that the real one shows: without unique ids, its program and its open run directory. */
+export function findAnchor(
+  place: SimulatedPidNamespace,
+  { identity, runId }: KnownAnchor,
+  byProgram = false,
+): SimulatedProcess | null {
+  const found = place.processes.get(identity.pid);
+  if (found?.what !== "anchor" || !matchesIdentity(found, identity)) return null;
+  const unique = identity.uniqueId !== null && found.identity.uniqueId === identity.uniqueId;
+  return unique || byProgram || found.directoryOf === runId ? found : null;
 }
 
 export function endProcess(world: SimulatedWorld, process: SimulatedProcess, by: number | null): void {

@@ -11,7 +11,7 @@ import type {
 } from "../../../src/anchor/host-interface.js";
 import type { ProcessIdentity } from "../../../src/model/process.js";
 import type { SimulatedWorld } from "../world.js";
-import { evidenceOf, matchesIdentity, type SimulatedMachine, type SimulatedPidNamespace } from "./machine.js";
+import { evidenceOf, findAnchor, type SimulatedMachine, type SimulatedPidNamespace } from "./machine.js";
 import type { SimulatedInstance, SimulatedStateDirectory } from "./state-directory.js";
 import type { SimulatedSupervisor } from "./supervisor.js";
 
@@ -92,10 +92,18 @@ export class SimulatedObserver {
     });
   }
 
-  continueAnchor({ identity }: KnownAnchor): Promise<string | null> {
+  listOpenRunDirectories(pid: number): Promise<readonly string[]> {
     return this.ask(() => {
-      const found = this.place.processes.get(identity.pid);
-      if (found?.what !== "anchor" || !matchesIdentity(found, identity)) return "the anchor is gone";
+      const runId = this.place.processes.get(pid)?.directoryOf ?? null;
+      return runId === null ? [] : [runId];
+    });
+  }
+
+  continueAnchor(known: KnownAnchor): Promise<string | null> {
+    return this.ask(() => {
+      const found = findAnchor(this.place, known, this.world.flaws.anchorByProgram);
+      if (found === null) return "the anchor is gone";
+      this.world.watch.signalledAnchor("continue", known.runId, found);
       for (const { anchor } of this.world.watch.runs.values())
         if (anchor?.process === found) anchor.continue();
       return null;

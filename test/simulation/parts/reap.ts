@@ -3,6 +3,7 @@ import type { Actor } from "../scheduler.js";
 import type { SimulatedWorld } from "../world.js";
 import {
   endProcess,
+  findAnchor,
   matchesIdentity,
   sendSignal,
   type SimulatedCgroup,
@@ -33,9 +34,10 @@ export function reap(
   const boot = place.machine.bootId;
   const cgroup = findCgroup(place, request);
   const root = verified(world, place, request, cgroup);
-  const anchor = verifiedAnchor(place, request);
+  const anchor = request.anchor ? findAnchor(place, request.anchor, world.flaws.anchorByProgram) : null;
   if (world.flaws.reapSparesSilent === true && request.anchor !== undefined)
     return done({ ...NOTHING_REAPED, emptiness: "unproven" });
+  if (anchor !== null) world.watch.signalledAnchor("reap", request.anchor?.runId ?? "", anchor);
   if (root === null && cgroup === null && anchor === null) {
     const emptiness = world.flaws.reapHopes === true ? "proven" : "unproven";
     return done({ ...NOTHING_REAPED, emptiness });
@@ -92,17 +94,6 @@ function findCgroup(place: SimulatedPidNamespace, { cgroup }: ReapRequest): Simu
   return (
     place.machine.cgroups.find(({ path, inode }) => path === cgroup.path && inode === cgroup.inode) ?? null
   );
-}
-
-function verifiedAnchor(
-  place: SimulatedPidNamespace,
-  { anchor = null }: ReapRequest,
-): SimulatedProcess | null {
-  const found = anchor === null ? undefined : place.processes.get(anchor.identity.pid);
-  // The program it runs is the second fact where there are no unique ids.
-  return found?.what === "anchor" && anchor !== null && matchesIdentity(found, anchor.identity)
-    ? found
-    : null;
 }
 
 /** A start time collides within a tick: without a unique id, the cgroup or the marker must match too. */

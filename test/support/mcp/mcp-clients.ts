@@ -2,6 +2,7 @@ import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/cli
 import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
 import { expect } from "vitest";
 import { cliPath } from "../cli/cli-fixture.js";
+import { scaled } from "../scale.js";
 
 /** The protocol revisions that a client of the SDK can be limited to. */
 export const ERAS = ["2025-11-25", "2026-07-28"] as const;
@@ -56,7 +57,10 @@ export async function callTool<Data = Record<string, unknown>>(
   args: Record<string, unknown> = {},
   options: Parameters<Client["callTool"]>[1] = {},
 ): Promise<ToolResult<Data>> {
-  const { content, structuredContent, isError } = await client.callTool({ name, arguments: args }, options);
+  // The SDK gives up after 60 s, also on a machine on which every process waits for a processor.
+  const timeout = scaled(60_000);
+  const called = client.callTool({ name, arguments: args }, { timeout, ...options });
+  const { content, structuredContent, isError } = await called;
   const [first] = content;
   expect(first?.type).toBe("text");
   const text = first?.type === "text" ? first.text : "";

@@ -169,6 +169,10 @@ export class FakeHost implements AnchorHost {
       : { anchor: anchor.welcome.anchor, root: anchor.welcome.root, cgroup: null };
   }
 
+  async listOpenRunDirectories(): Promise<readonly string[]> {
+    return [];
+  }
+
   /** Anchors that were sent SIGCONT. */
   readonly continued: KnownAnchor[] = [];
   async continueAnchor(anchor: KnownAnchor): Promise<string | null> {
