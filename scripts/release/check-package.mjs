@@ -16,7 +16,7 @@ const INSTALL_SCRIPTS = ["preinstall", "install", "postinstall", "prepare"];
 export function anchorPackageProblems(tarball, { name, version, target, binary, licensed }) {
   const [system, cpu] = target.split("-");
   const entries = readTarball(tarball);
-  const paths = entries.map(({ path }) => path).sort();
+  const paths = entries.map(({ path }) => path).sort((one, other) => (one < other ? -1 : 1));
   const files = [
     "LICENSE",
     "README.md",

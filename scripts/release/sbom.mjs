@@ -60,7 +60,7 @@ export function unbundledProblems({ components, dependencies }, { bundled, insta
 }
 
 /** In the lockfile, packages of the page are dependencies of the development. */
-function describe({ properties: _, ...component }, bundled) {
+function describe(component, bundled) {
   const properties = bundled.includes(component.name) ? [BUNDLED] : [];
   return { ...component, scope: "required", properties };
 }
