@@ -1,4 +1,4 @@
-// `holdfast run` as a caller pays for it, with the native command and with the one in Node: start to end of `true` against
+// The cost of `holdfast run` for its caller, with the native command and with the one in Node: start to end of `true` against
 // `node -e 0` and against task-spooler (`tsp` + `tsp -w`), memory while it waits, and output through it against `cmd | cat`.
 //
 // Usage: node bench/client.mjs [samples] [MB of output] [rounds of output]
@@ -85,7 +85,7 @@ async function memory() {
   return rows;
 }
 
-/** From a command that writes zeros into a file, through the caller's stdout. */
+/** The throughput from a command that writes zeros into a file, through the caller's stdout. */
 async function output() {
   const size = megabytes * 1024 * 1024;
   const path = join(home, "output");

@@ -239,7 +239,7 @@ export function compareWithGoals(results) {
   });
 }
 
-/** The goals that a part was measured for without the row or the column that they name. */
+/** Goals that name a row or a column that their measured part did not print. */
 export function goalsWithoutRow(results) {
   return goals.filter((each) =>
     (results[each.part] ?? []).some((rows) => measuredValue(each, rows) === null),

@@ -156,7 +156,7 @@ async function stealing(stores) {
 }
 
 /**
- * From the append to the moment the last supervisor has read the event: by notification, or (SQLite) by polling as
+ * The time from the append until the last supervisor has read the event: by notification, or (SQLite) by polling as
  * often as a gateway does.
  */
 async function seeing(stores, kind, schema) {

@@ -1,4 +1,4 @@
-// What a short run costs a PostgreSQL server (statements, commits, write-ahead log), runs per second of 8 callers of one
+// The cost of a short run for a PostgreSQL server (statements, commits, write-ahead log), runs per second of 8 callers of one
 // gateway on SQLite and on PostgreSQL, and the statements of an idle gateway.
 //
 // Usage: node bench/postgres.mjs [runs] [idle seconds]
@@ -30,7 +30,7 @@ try {
   await server.stop();
 }
 
-/** Of runs one after the other, by a supervisor without a gateway. Its own start and end are measured and subtracted. */
+/** The cost of one run, from runs one after the other in a supervisor without a gateway, whose own cost is subtracted. */
 async function shortRun() {
   await costOf(20);
   // Before it, the first change of each page is logged with the whole page.
@@ -49,7 +49,7 @@ async function shortRun() {
   ];
 }
 
-/** Of a supervisor that executes so many runs. */
+/** The cost of a supervisor that executes this many runs. */
 async function costOf(count) {
   const home = await mkdtemp(join(tmpdir(), "hf-"));
   const before = await counters();

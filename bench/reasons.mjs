@@ -1,5 +1,5 @@
 /**
- * What keeps a measurement from its goal, by its work in goals.mjs: what Holdfast does there and the comparison does not.
+ * The reason that a measurement misses its goal, by its work in goals.mjs: work of Holdfast that the comparison omits.
  * Printed below the table of docs/reference/performance.md if the goal is missed.
  */
 export const reasons = {

@@ -68,7 +68,7 @@ if (unknown.length > 0) {
 const rounds = Number(flags.rounds ?? (flags.write === true ? 3 : 1));
 const untilMs = flags.minutes === undefined ? Infinity : Number(flags.minutes) * 60_000;
 
-/** By part, its rounds: rows, date, load of the machine before it, and how long it took. */
+/** The rounds of each part: rows, date, load of the machine before it, and how long it took. */
 const results = readSaved();
 const failed = [];
 const skipped = [];

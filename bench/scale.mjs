@@ -127,7 +127,7 @@ async function ended(pid) {
   while (listProcesses().some((each) => each.pid === pid)) await sleep(5);
 }
 
-/** Of an operation, in ms. */
+/** The median duration of an operation, in ms. */
 async function median(call, times = samples) {
   for (let warm = 0; warm < 3; warm++) await call();
   const taken = [];

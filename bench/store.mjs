@@ -90,7 +90,7 @@ async function throughput(measured, count, call) {
   });
 }
 
-/** From the append to the moment another store has read the event: by notification, or (SQLite) by polling. */
+/** The time from the append until another store has read the event: by notification, or (SQLite) by polling. */
 async function latency() {
   const times = { sqlite: [], postgres: [] };
   for (const name of Object.keys(times)) {

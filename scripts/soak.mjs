@@ -15,7 +15,7 @@ if (!existsSync("dist/bundle/main.cjs")) {
   console.error("dist/ is missing: run npm run build");
   process.exit(1);
 }
-// Of this process: another soak may bundle the same sources at the same time.
+// The name has the pid, because another soak may bundle the same sources at the same time.
 const program = join(root, "build/soak", `program-${process.pid}`);
 await bundleSoak(program);
 const namespace = findNamespace();

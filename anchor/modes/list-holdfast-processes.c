@@ -94,7 +94,7 @@ static void show_machinery(os_pid pid) {
   json_key_string(&json, ",\"runId\":", launches ? NULL : run);
   json_key_string(&json, ",\"cgroup\":", in_cgroup ? cgroup : NULL);
   if (known) json_directory(&json, pid, directory);
-  /* What was read by pid is valid only if the pid still names the same process. */
+  /* A value that was read by pid is valid only if the pid still names the same process. */
   if (known && os_refresh(&member) && !tree_dead(&member)) {
     json_process_facts(&json, &member);
     json_raw(&json, "}");

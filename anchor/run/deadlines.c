@@ -1,4 +1,4 @@
-/* What a run does when: one table, which says both what is due and how long the loop may wait. */
+/* The deadlines of a run's phases, in one table: it decides which action is due, and how long the loop may wait. */
 #include "run/end/end.h"
 #include "run/run.h"
 

@@ -27,7 +27,7 @@ const directory = await mkdtemp(join(tmpdir(), "p-"));
 const { open } = await import(`./${name}.mjs`);
 const peer = await open({ directory, prefix, graceMs: GRACE_MS });
 const result = {};
-// Of a client in this process whose manager was killed.
+// A client in this process may report that its manager was killed.
 process.on("uncaughtException", (error) => console.error(`${name}: ${error.message}`));
 try {
   await part(() => memory(Number(idle)));
@@ -94,7 +94,7 @@ async function submissions(forMs) {
   };
 }
 
-/** Until the manager says that the tree is stopped, and what is alive a second later, at most. */
+/** The time until the manager reports that the tree is stopped, and the most processes alive a second later. */
 async function stops() {
   const times = [];
   const survivors = [];

@@ -1,4 +1,4 @@
-// Checks an anchor binary for a package by reading its headers, because no other platform's loader is here to do it:
+// Checks an anchor binary for a package by reading its headers, because the loaders of other platforms are not here:
 // format, processor, what it loads when it starts, the protections that it asks for, its size.
 //
 // Usage: check-binary.mjs <file> <target> [--glibc]     e.g. check-binary.mjs build/anchor-win32-x64.exe win32-x64

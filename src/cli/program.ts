@@ -14,7 +14,7 @@ import { addGatewayCommand, addGatewaysCommand } from "./gateway/command.js";
 import { addMcpCommand } from "./mcp/command.js";
 import { addNotifyCommand } from "./notify/command.js";
 import { findCommand, findUnknownCommand, helpConfiguration, unknownCommandText } from "./options/help.js";
-import type { SetExitCode } from "./options/parsers.js";
+import type { SetExitCode } from "./options/command-definition.js";
 import { exitCodes } from "./print/exit-code.js";
 import { formatNotice } from "./print/errors-and-notices.js";
 import { print } from "./print/write-output.js";

@@ -11,7 +11,7 @@ import { defaults } from "../defaults.js";
 type Environment = Readonly<Record<string, string | undefined>>;
 
 /**
- * Whether a gateway that is started in the background gets a delegated scope of the user's systemd manager. A login
+ * The decision to start a background gateway in a delegated scope of the user's systemd manager. A login
  * session's cgroup belongs to root, so without a scope the runs of an ordinary user get no cgroups of their own.
  */
 type ScopePlan =

@@ -3,7 +3,7 @@ import { HoldfastError } from "../errors.js";
 import { sanitizeText } from "../text/sanitize.js";
 import { ArgumentsRefused, type ToolAnswer } from "./tool.js";
 
-/** What to do after an error, where its message does not say it for a model. */
+/** The next step after an error, for errors whose message does not say it for a model. */
 const NEXT_STEPS: Readonly<Record<string, string>> = {
   EXEC_DENIED:
     "Use another command, or ask the user to allow it (holdfast approvals, or an exec rule of the session).",

@@ -3,7 +3,7 @@ import { looksLikeSessionId } from "../model/ids.js";
 import type { SessionRecord, SessionScope } from "../model/session.js";
 import type { SessionReads } from "../store/sessions/contract.js";
 
-/** What a requester may see, and the names that are its own. */
+/** The sessions that a requester may see, and the names that are its own. */
 export interface NameLookup {
   /** The key of the requesting session: names of its own children come first. Null: the operator. */
   readonly ownKey: string | null;

@@ -58,7 +58,7 @@ test("a prompt that arrives while its session is being created does not take the
               // The prompt arrives before the session has a runner.
               await Promise.race([promptCame.promise, setTimeout(scaled(300))]);
             }
-            // Of the prompt: the agent starts meanwhile.
+            // The read of the prompt's handler: the agent starts meanwhile.
             if (reads === 2) {
               promptCame.resolve();
               await mayGoOn.promise;

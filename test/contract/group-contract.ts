@@ -77,7 +77,7 @@ export function groupContract(name: string, createDatabase: () => Promise<TestDa
       expect(created.map((answer) => answer.created)).toEqual(tasks.map((_, at) => at !== 7));
       const answers = await Promise.allSettled(
         created.map(({ task: { taskId } }, at) =>
-          // Of the changes: one has two messages with one key, one an old version, one is a repetition.
+          // One change has two messages with one key, one has an old version, and one is a repetition.
           store.commitTask(
             taskId,
             at === 3 ? 9 : 1,

@@ -101,7 +101,7 @@ function uselessActions({
     ...(each > 1 ? [] : ["oversleep" as const]),
     ...(reboots ? [] : ["reboot" as const]),
     ...(containers > 1 ? [] : ["renewContainer" as const]),
-    // Whose directory is on another machine is not for this one to forget.
+    // A supervisor must not forget a run whose directory is on another machine.
     ...(machines > 1 ? ["retain" as const] : []),
   ];
 }

@@ -56,7 +56,7 @@ export class Progress<State extends object> {
   }
 }
 
-/** What was saved under this name. Null: nothing. */
+/** The state that was saved under this name. Null: none. */
 export function readProgress<State extends object>(name: string): Saved<State> | null {
   const path = join(directory, `${name}.json`);
   return existsSync(path) ? (JSON.parse(readFileSync(path, "utf8")) as Saved<State>) : null;

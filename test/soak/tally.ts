@@ -1,6 +1,6 @@
 import { WORK_KINDS, type WorkKind } from "./works/work.js";
 
-/** What an observation was about; the columns of the table. */
+/** The kinds of problems; the columns of the table. */
 export const PROBLEM_KINDS = [
   "survivors",
   "strangers",

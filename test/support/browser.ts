@@ -6,13 +6,21 @@ import { type BrowserContext, chromium, type Page } from "playwright-core";
 import { afterAll, onTestFinished } from "vitest";
 
 /** Debian's browser; where it is missing, tests that need it are skipped, and counted as skipped. */
-const CHROMIUM = "/usr/bin/chromium";
+export const CHROMIUM = "/usr/bin/chromium";
 export const hasBrowser = existsSync(CHROMIUM);
+/** Null: the browser is installed. */
+export const whyNoBrowser = hasBrowser ? null : `${CHROMIUM} is not installed (Debian's package chromium)`;
+/** The options of a browser that a run starts: without a window, and with the processes of an ordinary one. */
+export const CHROMIUM_FLAGS = [
+  ...["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"],
+  ...["--disable-background-networking", "--disable-component-update", "--disable-sync"],
+  "--remote-debugging-port=0",
+];
 
 export interface BrowserPage {
   readonly page: Page;
   readonly context: BrowserContext;
-  /** What went wrong in the page: exceptions, refused resources, and messages of its console. */
+  /** Problems of the page: exceptions, refused resources, and messages of its console. */
   readonly problems: readonly string[];
   /** The URLs of all requests. */
   readonly requests: readonly string[];

@@ -1,5 +1,7 @@
+import { writeFileSync } from "node:fs";
 import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from "node:http";
 import { createServer as createRawServer, type AddressInfo, type Server, type Socket } from "node:net";
+import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { onTestFinished } from "vitest";
 import { channelTablesSchema, type ChannelEntry, type ChannelEntryOf } from "../../src/config/channels.js";
@@ -54,6 +56,24 @@ async function listen(server: Server): Promise<number> {
     server.close();
   });
   return (server.address() as AddressInfo).port;
+}
+
+/** The config of a webhook channel to a receiver on loopback, signed with a secret in this directory. */
+export function webhookConfig(directory: string, channel: string, url: string): string {
+  return `[channels.${channel}]
+kind = "webhook"
+url = "${url}"
+secrets = [{ file = "${webhookSecret(directory)}" }]
+allow-http = true
+allow-networks = ["127.0.0.0/8"]
+`;
+}
+
+/** Writes a webhook's secret to a file in the directory, and returns its path. */
+export function webhookSecret(directory: string): string {
+  const path = join(directory, "secret");
+  writeFileSync(path, `whsec_${Buffer.alloc(32, 7).toString("base64")}`, { mode: 0o600 });
+  return path;
 }
 
 export const NEVER_ABORTED = new AbortController().signal;

@@ -1,12 +1,15 @@
-import { writeFileSync } from "node:fs";
 import type { Socket } from "node:net";
-import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { Bell } from "../../src/channels/bell.js";
 import { createDeliver, openChannels } from "../../src/channels/deliver.js";
 import { Notifier } from "../../src/tasks/notifier.js";
 import { auditAllTasks } from "../../src/tasks/maintenance-pass.js";
-import { channelEntry, startHttpReceiver, startRawReceiver } from "../support/http-receiver.js";
+import {
+  channelEntry,
+  startHttpReceiver,
+  startRawReceiver,
+  webhookSecret,
+} from "../support/http-receiver.js";
 import { openTaskRegistry } from "../support/task-registry.js";
 import { temporaryDirectory } from "../support/temporary-directory.js";
 
@@ -34,8 +37,7 @@ function drip(socket: Socket): void {
 test("a delivery to any failing receiver is retried under one id, finally fails, and shows in the audit", async () => {
   await using directory = await temporaryDirectory();
   await using registry = await openTaskRegistry();
-  const file = join(directory.path, "secret");
-  writeFileSync(file, `whsec_${Buffer.alloc(32, 7).toString("base64")}`, { mode: 0o600 });
+  const file = webhookSecret(directory.path);
   const good = await startHttpReceiver();
   const asked = new Map<string, string[]>();
   const marked = new Map<string, boolean[]>();

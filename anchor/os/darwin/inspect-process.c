@@ -1,4 +1,4 @@
-/* macOS: what a process shows of itself besides its identity. All is read by pid: the caller verifies before and after that the
+/* macOS: details of a process besides its identity. All is read by pid: the caller verifies before and after that the
  * pid names the same process. */
 #include <errno.h>
 #include <libproc.h>

@@ -1,4 +1,4 @@
-/* What a process shows of itself besides its identity: environment, command line, program, descriptors, boundary, ports. */
+/* Details of a process besides its identity: environment, command line, program, descriptors, boundary, ports. */
 #ifndef OS_INSPECT_PROCESS_H
 #define OS_INSPECT_PROCESS_H
 

@@ -12,7 +12,7 @@
 long os_read(int fd, void *data, size_t size);
 /* The same without removing the bytes; sockets only. */
 long os_peek(int fd, void *data, size_t size);
-/* Writes what there is room for. -1: errno is EAGAIN if there is none; another value if nobody can read it. */
+/* Writes as many bytes as fit. -1: errno is EAGAIN if none fits; another value if the reader is gone. */
 long os_write(int fd, const void *data, size_t size);
 /* Number of bytes that can be read now, as far as it is known. */
 size_t os_readable(int fd);
@@ -88,7 +88,7 @@ void os_file_remove(int dir, const char *name);
 /* Replaces the file atomically: a reader never sees half a file. */
 bool os_file_save(int dir, const char *name, const void *data, size_t size);
 
-/* Of an open file or directory; of an entry; of a path, whose links are followed. */
+/* Read the information of an open file or directory, of a directory's entry, or of a path, whose links are followed. */
 bool os_file_info(int fd, struct os_file_info *out);
 bool os_file_info_at(int dir, const char *name, struct os_file_info *out);
 bool os_path_info(const char *path, struct os_file_info *out);
@@ -98,7 +98,7 @@ void os_path_remove(const char *path);
  * EWOULDBLOCK if another has it, or another errno. */
 int os_lock_inherited(int fd);
 
-/* What follows the last separator of the path. */
+/* The last component of the path. */
 const char *os_file_name(const char *path);
 bool os_is_absolute(const char *path);
 extern const char *const os_program_suffix; /* "" or ".exe" */

@@ -10,7 +10,7 @@ typedef int32_t os_pid;
 typedef uint32_t os_uid;
 #define OS_UID_UNKNOWN UINT32_MAX
 
-/* What a process can be sent. A system with other numbers maps them: see os_signal_of. */
+/* The signals that a process can be sent. A system with other numbers maps them: see os_signal_of. */
 enum { OS_KILL = 9, OS_TERM = 15, OS_CONT = 18, OS_STOP = 19 };
 
 #define PATH_SIZE 1024

@@ -1,4 +1,4 @@
-/* Linux: what /proc shows of a process besides its identity. All is read by pid: the caller verifies before and after
+/* Linux: details of a process in /proc besides its identity. All is read by pid: the caller verifies before and after
  * that the pid names the same process. */
 #include <dirent.h>
 #include <errno.h>

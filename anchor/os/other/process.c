@@ -94,14 +94,6 @@ long os_descendants(const struct member *root, struct member *out, long max, boo
 
 /* ---- identities ---- */
 
-long os_marked(const char *name, const char *value, struct member *out, long max) {
-  (void)name;
-  (void)value;
-  (void)out;
-  (void)max;
-  return 0;
-}
-
 bool os_each_process(void (*visit)(os_pid pid)) {
   (void)visit;
   return false;

@@ -32,7 +32,7 @@ enum step posix_child_join(const struct boundary *boundary, bool join);
 int posix_open_terminal(int *slave);
 /* In a forked process: the memory is not inherited further. */
 void posix_keep_from_children(void *memory, size_t size);
-/* What tools show as the name of this process. */
+/* Sets the name that tools show for this process. */
 void posix_set_name(const char *name);
 
 #endif

@@ -95,7 +95,7 @@ void os_file_remove(int dir, const char *name) {
 bool os_directory_create(const char *path) {
   WCHAR wide[WIDE_SIZE];
   if (!to_wide_path(path, wide, WIDE_SIZE)) return false;
-  return CreateDirectoryW(wide, NULL) || fail_last(); /* the list of who may enter is inherited from the state directory */
+  return CreateDirectoryW(wide, NULL) || fail_last(); /* the access list is inherited from the state directory */
 }
 
 int os_directory_open(const char *path) {

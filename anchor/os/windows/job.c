@@ -186,7 +186,7 @@ long os_boundary_members(const struct boundary *boundary, struct member *out, lo
       os_release(&out[count]);
       continue;
     }
-    if (job == own_job) out[count].sid = out[count].pgid = leader_pid(); /* as if the leader led a session that nobody can leave */
+    if (job == own_job) out[count].sid = out[count].pgid = leader_pid(); /* as if the leader led a session that no process can leave */
     count++;
   }
   free(list);

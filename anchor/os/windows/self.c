@@ -21,7 +21,7 @@ bool os_init(void) {
   struct member self;
   (void)_setmode(0, _O_BINARY);
   (void)_setmode(1, _O_BINARY);
-  (void)SetErrorMode(SEM_FAILCRITICALERRORS | SEM_NOGPFAULTERRORBOX); /* a service has nobody who would close a window */
+  (void)SetErrorMode(SEM_FAILCRITICALERRORS | SEM_NOGPFAULTERRORBOX); /* no user would close the window of a service */
   os_self(&self);
   parent_pid = self.ppid;
   parent = process_open(self.ppid, SYNCHRONIZE);
@@ -48,7 +48,7 @@ os_pid os_own_pid(void) { return (os_pid)GetCurrentProcessId(); }
 
 os_pid os_parent(void) { return parent != NULL && !has_ended(parent) ? parent_pid : 0; }
 
-/* The processes of a run are in its job, whoever their parents are. */
+/* The processes of a run are in its job, whatever their parents are. */
 bool os_become_reaper(void) { return true; }
 
 void os_harden_self(void) {}

@@ -19,7 +19,7 @@ static struct {
   bool reported, opened, discarded;
 } leader = {.terminal = -1};
 
-/* What the child gets: ends of pipes that it inherits, or a console. */
+/* The child's standard handles: inherited ends of pipes, or a console. */
 struct ends {
   HANDLE in, out, err;
 };

@@ -21,7 +21,7 @@ interface TemporaryAgentRequest {
   readonly clientCapabilities: ClientCapabilities;
   /** The recorded reason of its end. */
   readonly endReason: string;
-  /** Aborts when nobody waits for the result any more: the agent is ended. */
+  /** Aborts when no caller waits for the result any more: the agent is ended. */
   readonly signal?: AbortSignal | undefined;
 }
 

@@ -73,7 +73,7 @@ export function newRememberedRule(
 
 /** A permission rule as it is matched. */
 export interface MatchedRule extends PermissionRule {
-  /** Of an answered request, which may have had none. Absent: what is executed is not compared. */
+  /** The digest of the answered request, which may have had none. Absent: digests are not compared. */
   readonly inputDigest?: string | null;
 }
 

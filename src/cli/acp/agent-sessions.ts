@@ -2,7 +2,7 @@ import { resolve } from "node:path";
 import { BadInput } from "../../errors.js";
 import { environmentOutsideRuns } from "../../gateway/start-in-background.js";
 import { connectOrStart } from "../client/connect.js";
-import type { JsonFlag } from "../options/parsers.js";
+import type { JsonFlag } from "../options/command-definition.js";
 import { notice } from "../print/errors-and-notices.js";
 import { print, toJson } from "../print/write-output.js";
 import { printTable } from "../print/table.js";

@@ -6,7 +6,7 @@ import { openStateDirectory } from "../../store/open-state-directory.js";
 import { connectOrStart } from "../client/connect.js";
 import { cliActor } from "../client/requester.js";
 import { resolveAcpSession } from "../client/resolve-acp-session.js";
-import type { JsonFlag } from "../options/parsers.js";
+import type { JsonFlag } from "../options/command-definition.js";
 import { exitCodes } from "../print/exit-code.js";
 import { notice } from "../print/errors-and-notices.js";
 import { print, toJson } from "../print/write-output.js";

@@ -1,5 +1,6 @@
 import type { Command } from "commander";
-import { collectPairs, lazyAction, positiveIntegerUpTo, type SetExitCode } from "../options/parsers.js";
+import { lazyAction, type SetExitCode } from "../options/command-definition.js";
+import { collectPairs, positiveIntegerUpTo } from "../options/parsers.js";
 import { addPermissions } from "./permissions/command.js";
 import { addPrompt, addSpawn, formatOption } from "./prompt-and-spawn-commands.js";
 import { addWith } from "./directory-session-command.js";

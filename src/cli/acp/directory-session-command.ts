@@ -1,7 +1,8 @@
 import type { Command } from "commander";
 import { noticeInstallHint } from "../agents/command.js";
 import { addNotifyOptions } from "../client/notify-options.js";
-import { addDetachOption, collectPairs, type SetExitCode } from "../options/parsers.js";
+import type { SetExitCode } from "../options/command-definition.js";
+import { addDetachOption, collectPairs } from "../options/parsers.js";
 import { reportError } from "../print/errors-and-notices.js";
 import {
   addContentOptions,

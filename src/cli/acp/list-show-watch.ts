@@ -6,7 +6,7 @@ import type { GatewayConnection, ReadApi } from "../client/connect.js";
 import { openReadClient, tryConnectForReading } from "../client/read-client.js";
 import { retryUntilAnswered } from "../client/reconnect.js";
 import { type AcpSessionSummary, resolveAcpSession } from "../client/resolve-acp-session.js";
-import type { JsonFlag } from "../options/parsers.js";
+import type { JsonFlag } from "../options/command-definition.js";
 import { formatElapsed } from "../options/durations-and-sizes.js";
 import { notice } from "../print/errors-and-notices.js";
 import { print, toJson } from "../print/write-output.js";

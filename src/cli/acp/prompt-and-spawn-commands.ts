@@ -4,14 +4,13 @@ import { BadInput } from "../../errors.js";
 import { CLIENT_FILE_ACCESS } from "../../model/enums.js";
 import { noticeInstallHint } from "../agents/command.js";
 import { addNotifyOptions } from "../client/notify-options.js";
+import { lazyAction, type SetExitCode } from "../options/command-definition.js";
 import {
   addDetachOption,
   asOptionParser,
   collectPairs,
   collectValues,
-  lazyAction,
   noOutputOption,
-  type SetExitCode,
 } from "../options/parsers.js";
 import { addExecRuleOptions } from "../options/exec-rule-options.js";
 import { parseDuration } from "../options/durations-and-sizes.js";

@@ -15,7 +15,8 @@ import {
 import { retryUntilAnswered } from "../client/reconnect.js";
 import { sessionToken } from "../client/requester.js";
 import { type AcpSessionSummary, resolveAcpSession } from "../client/resolve-acp-session.js";
-import { type DetachFlags, isDetached, type JsonFlag } from "../options/parsers.js";
+import type { JsonFlag } from "../options/command-definition.js";
+import { type DetachFlags, isDetached } from "../options/parsers.js";
 import { notice } from "../print/errors-and-notices.js";
 import { print, toJson } from "../print/write-output.js";
 import { TurnInterrupts } from "./turn-interrupts.js";

@@ -4,7 +4,7 @@ import type { AgentReport } from "../../model/acp/agent-reported-state.js";
 import type { AgentSettings } from "../../model/acp/agent-settings.js";
 import { connectOrStart } from "../client/connect.js";
 import { resolveAcpSession } from "../client/resolve-acp-session.js";
-import type { JsonFlag } from "../options/parsers.js";
+import type { JsonFlag } from "../options/command-definition.js";
 import { print, toJson } from "../print/write-output.js";
 import { type DisplayField, fieldLines } from "../runs/show.js";
 

@@ -1,13 +1,8 @@
 import { type Command, Option } from "commander";
 import { defaults } from "../../defaults.js";
 import { addNotifyOptions } from "../client/notify-options.js";
-import {
-  addDetachOption,
-  asOptionParser,
-  collectPairs,
-  lazyAction,
-  type SetExitCode,
-} from "../options/parsers.js";
+import { lazyAction, type SetExitCode } from "../options/command-definition.js";
+import { addDetachOption, asOptionParser, collectPairs } from "../options/parsers.js";
 import { formatDuration, parseDuration } from "../options/durations-and-sizes.js";
 import { exitCodes } from "../print/exit-code.js";
 import { notice } from "../print/errors-and-notices.js";

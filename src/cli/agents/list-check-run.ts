@@ -20,7 +20,8 @@ import {
 } from "../client/notify-options.js";
 import { tryConnectForReading } from "../client/read-client.js";
 import { sessionToken } from "../client/requester.js";
-import { type DetachFlags, isDetached, type JsonFlag } from "../options/parsers.js";
+import type { JsonFlag } from "../options/command-definition.js";
+import { type DetachFlags, isDetached } from "../options/parsers.js";
 import { exitCodes } from "../print/exit-code.js";
 import { notice } from "../print/errors-and-notices.js";
 import { print, printRequired, toJson } from "../print/write-output.js";

@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-import { lazyAction, type SetExitCode } from "../options/parsers.js";
+import { lazyAction, type SetExitCode } from "../options/command-definition.js";
 import type { AnswerFlags } from "./list-and-answer.js";
 
 const approvalExamples = `

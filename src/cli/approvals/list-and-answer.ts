@@ -7,7 +7,7 @@ import type { ApprovalView } from "../../sessions/approvals.js";
 import { questionLines } from "../../sessions/paginate-question.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { assertOperator, connectForReading, type GatewayConnection } from "../client/connect.js";
-import type { JsonFlag } from "../options/parsers.js";
+import type { JsonFlag } from "../options/command-definition.js";
 import { formatElapsed } from "../options/durations-and-sizes.js";
 import { exitCodes } from "../print/exit-code.js";
 import { notice } from "../print/errors-and-notices.js";

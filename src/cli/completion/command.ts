@@ -1,6 +1,6 @@
 import { Argument, type Command } from "commander";
 import { NAME_LABEL } from "../../model/enums.js";
-import type { SetExitCode } from "../options/parsers.js";
+import type { SetExitCode } from "../options/command-definition.js";
 import { print } from "../print/write-output.js";
 
 /** Arguments and option values that are completed from the store or the config file, by their name in the help. */

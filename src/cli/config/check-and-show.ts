@@ -4,7 +4,7 @@ import { BadConfig } from "../../config/toml-problems.js";
 import type { Config } from "../../config/schema.js";
 import { readSettings, type Setting } from "../../config/settings.js";
 import { BadInput } from "../../errors.js";
-import type { JsonFlag } from "../options/parsers.js";
+import type { JsonFlag } from "../options/command-definition.js";
 import { print, toJson } from "../print/write-output.js";
 import { printTable } from "../print/table.js";
 

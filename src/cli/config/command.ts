@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-import { lazyAction, type SetExitCode } from "../options/parsers.js";
+import { lazyAction, type SetExitCode } from "../options/command-definition.js";
 
 export function addConfigCommand(program: Command, setExitCode: SetExitCode): void {
   const config = program

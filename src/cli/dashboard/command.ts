@@ -1,5 +1,6 @@
 import type { Command } from "commander";
-import { lazyAction, parseTcpPort, type SetExitCode } from "../options/parsers.js";
+import { lazyAction, type SetExitCode } from "../options/command-definition.js";
+import { parseTcpPort } from "../options/parsers.js";
 
 const examples = `
 The page is served on a loopback port, from the first link until the last browser

@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-import { lazyAction, type SetExitCode } from "../options/parsers.js";
+import { lazyAction, type SetExitCode } from "../options/command-definition.js";
 
 const doctorExamples = `
 Checks the state directory, store, config file and channels, kernel features, cgroup

@@ -5,7 +5,7 @@ import { errorMessage } from "../../home/errno.js";
 import { readableSecrets } from "../../home/path-trust.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { openLocalState } from "../client/local-state-directory.js";
-import type { JsonFlag } from "../options/parsers.js";
+import type { JsonFlag } from "../options/command-definition.js";
 import { print, toJson } from "../print/write-output.js";
 import { paletteFor } from "../print/colours-and-progress.js";
 import { processesJson } from "../runs/processes.js";

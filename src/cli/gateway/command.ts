@@ -1,5 +1,6 @@
 import { type Command, Option } from "commander";
-import { asOptionParser, lazyAction, type SetExitCode } from "../options/parsers.js";
+import { lazyAction, type SetExitCode } from "../options/command-definition.js";
+import { asOptionParser } from "../options/parsers.js";
 import { parseDuration } from "../options/durations-and-sizes.js";
 
 const runExamples = `

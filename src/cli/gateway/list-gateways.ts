@@ -6,7 +6,7 @@ import { openStoreForReading } from "../../store/open.js";
 import { findStateDirectory } from "../../store/open-state-directory.js";
 import { assertOperator } from "../client/connect.js";
 import { type KnownHosts, readKnownHosts } from "../client/store-hosts.js";
-import type { JsonFlag } from "../options/parsers.js";
+import type { JsonFlag } from "../options/command-definition.js";
 import { formatElapsed } from "../options/durations-and-sizes.js";
 import { notice } from "../print/errors-and-notices.js";
 import { printTable } from "../print/table.js";

@@ -17,7 +17,7 @@ import { OPEN_RUN_STATES, type RunRecord } from "../../model/run.js";
 import { openStoreForReading } from "../../store/open.js";
 import { findStateDirectory } from "../../store/open-state-directory.js";
 import { assertOperator, assertOutsideRun, warnOfLogout } from "../client/connect.js";
-import type { JsonFlag } from "../options/parsers.js";
+import type { JsonFlag } from "../options/command-definition.js";
 import { formatDuration } from "../options/durations-and-sizes.js";
 import { exitCodes } from "../print/exit-code.js";
 import { notice } from "../print/errors-and-notices.js";

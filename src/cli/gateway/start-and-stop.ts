@@ -3,7 +3,7 @@ import { startGateway } from "../../gateway/start-in-background.js";
 import { resolveHome } from "../../home/state-directory.js";
 import { openStateDirectory } from "../../store/open-state-directory.js";
 import { assertOperator, assertOutsideRun, warnOfLogout } from "../client/connect.js";
-import type { JsonFlag } from "../options/parsers.js";
+import type { JsonFlag } from "../options/command-definition.js";
 import { exitCodes } from "../print/exit-code.js";
 import { notice } from "../print/errors-and-notices.js";
 import { print, toJson } from "../print/write-output.js";

@@ -8,7 +8,7 @@ import { gatewaySocketPath, resolveHome } from "../../home/state-directory.js";
 import { readOperatorToken } from "../../sessions/tokens.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { sessionToken } from "../client/requester.js";
-import type { JsonFlag } from "../options/parsers.js";
+import type { JsonFlag } from "../options/command-definition.js";
 import { formatElapsed } from "../options/durations-and-sizes.js";
 import { exitCodes } from "../print/exit-code.js";
 import { notice } from "../print/errors-and-notices.js";

@@ -1,6 +1,7 @@
 import { Argument, type Command } from "commander";
 import { addExecRuleOptions } from "../options/exec-rule-options.js";
-import { collectValues, lazyAction, type SetExitCode } from "../options/parsers.js";
+import { lazyAction, type SetExitCode } from "../options/command-definition.js";
+import { collectValues } from "../options/parsers.js";
 import { MCP_CLIENTS } from "./clients.js";
 import { addInstallCommand } from "./install/command.js";
 

@@ -1,5 +1,5 @@
 import { BadInput } from "../../errors.js";
-import type { JsonFlag } from "../options/parsers.js";
+import type { JsonFlag } from "../options/command-definition.js";
 import { notice } from "../print/errors-and-notices.js";
 import { changeFiles, type FilePlan } from "./apply-file-plans.js";
 import { MCP_CLIENTS, type McpClient } from "./clients.js";

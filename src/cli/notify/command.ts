@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-import { lazyAction, type SetExitCode } from "../options/parsers.js";
+import { lazyAction, type SetExitCode } from "../options/command-definition.js";
 
 const examples = `
 Channels are tables [channels.<name>] of the config file: webhook, telegram, slack,

@@ -1,11 +1,6 @@
 import { type Command, Option } from "commander";
-import {
-  asOptionParser,
-  parseOffset,
-  positiveIntegerUpTo,
-  RUN_ARGUMENT,
-  type SetExitCode,
-} from "../options/parsers.js";
+import { RUN_ARGUMENT, type SetExitCode } from "../options/command-definition.js";
+import { asOptionParser, parseOffset, positiveIntegerUpTo } from "../options/parsers.js";
 import { parseDuration } from "../options/durations-and-sizes.js";
 import type { ProcessListRequest } from "./list.js";
 import type { LogsRequest } from "./logs.js";

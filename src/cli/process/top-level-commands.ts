@@ -1,12 +1,11 @@
 import { type Command, InvalidArgumentError, Option } from "commander";
+import { RUN_ARGUMENT, type SetExitCode } from "../options/command-definition.js";
 import {
   asOptionParser,
   collectPairs,
   parseLineCount,
   parseOffset,
   parsePositiveInteger,
-  RUN_ARGUMENT,
-  type SetExitCode,
 } from "../options/parsers.js";
 import { parseDuration, parseTime } from "../options/durations-and-sizes.js";
 import type { PsRequest } from "../runs/ps-table.js";

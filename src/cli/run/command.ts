@@ -14,6 +14,7 @@ import {
   type NotifyFlags,
   targetlessNotifyOption,
 } from "../client/notify-options.js";
+import type { SetExitCode } from "../options/command-definition.js";
 import {
   asOptionParser,
   collectPairs,
@@ -21,7 +22,6 @@ import {
   noOutputOption,
   parseCount,
   parseRunName,
-  type SetExitCode,
   validateLimit,
   parseTcpPort,
 } from "../options/parsers.js";

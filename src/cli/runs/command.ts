@@ -3,13 +3,8 @@ import { defaults } from "../../defaults.js";
 import { BadInput } from "../../errors.js";
 import { FOREIGN_TOOLS } from "../../model/enums.js";
 import type { RunStateName } from "../../model/run.js";
-import {
-  asOptionParser,
-  collectPairs,
-  parsePositiveInteger,
-  RUN_ARGUMENT,
-  type SetExitCode,
-} from "../options/parsers.js";
+import { RUN_ARGUMENT, type SetExitCode } from "../options/command-definition.js";
+import { asOptionParser, collectPairs, parsePositiveInteger } from "../options/parsers.js";
 import { parseDuration } from "../options/durations-and-sizes.js";
 import type { CleanupRequest } from "./cleanup-plan.js";
 import type { ForgetOptions } from "./forget.js";

@@ -1,7 +1,7 @@
 import { BadInput } from "../../errors.js";
 import { assertOperator, connectOrStart } from "../client/connect.js";
 import { resolveRunId } from "../client/resolve-run.js";
-import type { JsonFlag } from "../options/parsers.js";
+import type { JsonFlag } from "../options/command-definition.js";
 import { notice } from "../print/errors-and-notices.js";
 import { print, toJson } from "../print/write-output.js";
 

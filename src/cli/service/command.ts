@@ -1,12 +1,6 @@
 import type { Command } from "commander";
-import {
-  asOptionParser,
-  collectPairs,
-  type JsonFlag,
-  lazyAction,
-  RUN_ARGUMENT,
-  type SetExitCode,
-} from "../options/parsers.js";
+import { type JsonFlag, lazyAction, RUN_ARGUMENT, type SetExitCode } from "../options/command-definition.js";
+import { asOptionParser, collectPairs } from "../options/parsers.js";
 import { parseDuration } from "../options/durations-and-sizes.js";
 
 const adoptExamples = `

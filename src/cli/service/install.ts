@@ -9,7 +9,7 @@ import { CLI_MAIN } from "../../gateway/start-in-background.js";
 import { errnoCode, errorMessage } from "../../home/errno.js";
 import { resolveHome } from "../../home/state-directory.js";
 import { assertOperator } from "../client/connect.js";
-import type { JsonFlag } from "../options/parsers.js";
+import type { JsonFlag } from "../options/command-definition.js";
 import { notice } from "../print/errors-and-notices.js";
 import { print, toJson } from "../print/write-output.js";
 import { unitDatabase } from "./gateway-service.js";

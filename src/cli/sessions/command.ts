@@ -1,14 +1,12 @@
 import { type Command, Option } from "commander";
 import { defaults } from "../../defaults.js";
 import { MESSAGE_DELIVERIES, VISIBILITIES } from "../../model/enums.js";
+import { type JsonFlag, lazyAction, type SetExitCode } from "../options/command-definition.js";
 import {
   asOptionParser,
   collectValues,
-  type JsonFlag,
-  lazyAction,
   parsePositiveInteger,
   positiveIntegerUpTo,
-  type SetExitCode,
 } from "../options/parsers.js";
 import { addExecRuleOptions } from "../options/exec-rule-options.js";
 import { parseDuration } from "../options/durations-and-sizes.js";

@@ -5,7 +5,7 @@ import { closedTreeExitCode, closeText, leaseText, printClosedTree } from "../ac
 import { openPermissionText } from "../acp/view/notice-texts.js";
 import { assertOperator, connectOrStart } from "../client/connect.js";
 import { openReadClient } from "../client/read-client.js";
-import type { JsonFlag } from "../options/parsers.js";
+import type { JsonFlag } from "../options/command-definition.js";
 import { formatElapsed } from "../options/durations-and-sizes.js";
 import { exitCodes } from "../print/exit-code.js";
 import { notice } from "../print/errors-and-notices.js";

@@ -3,7 +3,7 @@ import { Argument, type Command } from "commander";
 import { HoldfastError } from "../../errors.js";
 import { resolveHome } from "../../home/state-directory.js";
 import { shellQuote } from "../../text/shell.js";
-import type { SetExitCode } from "../options/parsers.js";
+import type { SetExitCode } from "../options/command-definition.js";
 import { print } from "../print/write-output.js";
 
 const SHELLS = ["bash", "zsh", "fish"] as const;

@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-import { lazyAction, type SetExitCode } from "../options/parsers.js";
+import { lazyAction, type SetExitCode } from "../options/command-definition.js";
 
 const examples = `
 A store is the path of a SQLite file, or the URL of a PostgreSQL database: env:NAME

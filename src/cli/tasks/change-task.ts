@@ -10,7 +10,7 @@ import {
   wantsNotification,
   warnNobodyNotified,
 } from "../client/notify-options.js";
-import type { JsonFlag } from "../options/parsers.js";
+import type { JsonFlag } from "../options/command-definition.js";
 import { exitCodes } from "../print/exit-code.js";
 import { notice } from "../print/errors-and-notices.js";
 import { print, toJson } from "../print/write-output.js";

@@ -1,7 +1,8 @@
 import { Argument, type Command, InvalidArgumentError } from "commander";
 import { NOTIFY_POLICIES, TASK_RUNTIMES, TASK_STATUSES } from "../../model/enums.js";
 import { addChatOptions } from "../client/notify-options.js";
-import { lazyAction, positiveIntegerUpTo, type SetExitCode } from "../options/parsers.js";
+import { lazyAction, type SetExitCode } from "../options/command-definition.js";
+import { positiveIntegerUpTo } from "../options/parsers.js";
 
 const about = `
 A task is the durable record of background work: commands, agents' turns, and work of

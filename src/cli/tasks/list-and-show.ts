@@ -4,7 +4,7 @@ import { sanitizeLine, sanitizeText } from "../../text/sanitize.js";
 import { truncateToWidth } from "../../text/display-width.js";
 import type { ReadApi } from "../client/connect.js";
 import { openReadClient } from "../client/read-client.js";
-import type { JsonFlag } from "../options/parsers.js";
+import type { JsonFlag } from "../options/command-definition.js";
 import { formatDuration, formatElapsed } from "../options/durations-and-sizes.js";
 import { notice } from "../print/errors-and-notices.js";
 import { print, toJson } from "../print/write-output.js";

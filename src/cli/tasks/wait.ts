@@ -6,7 +6,7 @@ import { sanitizeText } from "../../text/sanitize.js";
 import { connectOrStart } from "../client/connect.js";
 import { openReadClient } from "../client/read-client.js";
 import { ReconnectingStream } from "../client/reconnect.js";
-import type { JsonFlag } from "../options/parsers.js";
+import type { JsonFlag } from "../options/command-definition.js";
 import { formatDuration } from "../options/durations-and-sizes.js";
 import { exitCodes } from "../print/exit-code.js";
 import { pendingRecordText } from "../print/run-status.js";

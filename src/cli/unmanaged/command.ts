@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-import type { SetExitCode } from "../options/parsers.js";
+import type { SetExitCode } from "../options/command-definition.js";
 
 const unmanagedExamples = `
 Profiles are declared in the config file ($HOLDFAST_CONFIG, or

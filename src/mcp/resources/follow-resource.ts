@@ -10,7 +10,7 @@ import { parseResourceUri } from "./resources.js";
 const WAIT_MS = 25_000;
 const RETRY_MS = 1_000;
 
-/** By which a change of a resource is seen: where both streams of a run end, or the number of a task's last event. */
+/** The part of a resource that every change changes: the ends of both streams of a run, or a task's last event. */
 type ResourceState = readonly number[];
 
 /**

@@ -10,7 +10,7 @@ import type { SessionConnection } from "../session/session-connection.js";
 import { outputText, viewOutput } from "../run-view.js";
 import { viewTask } from "../tasks/task-view.js";
 
-/** What a URI of this server names. */
+/** The resource that a URI of this server names. */
 type ResourceName =
   | { readonly kind: "log" | "screen"; readonly runId: string }
   | { readonly kind: "task"; readonly taskId: string };

@@ -26,7 +26,7 @@ type WithConnection = <Answer>(
   work: (connection: SessionConnection) => Promise<Answer>,
 ) => Promise<Answer>;
 
-/** Whether the client of a request accepts a task instead of a result. */
+/** True if the client of a request accepts a task instead of a result. */
 export function knowsTasks({ mcpReq }: ServerContext): boolean {
   const envelope = mcpReq.envelope as Readonly<Record<string, unknown>> | undefined;
   const capabilities = envelope?.[CLIENT_CAPABILITIES_META_KEY] as

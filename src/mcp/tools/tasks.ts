@@ -13,7 +13,7 @@ const input = z.strictObject({
     .nullish()
     .describe("for every action but list; a runId or turnId is accepted, too"),
   waitMs: z.int().min(0).max(120_000).nullish().describe("wait: how long to wait for the end. Default 30000"),
-  policy: z.enum(NOTIFY_POLICIES).nullish().describe("notify: when this session is told of changes"),
+  policy: z.enum(NOTIFY_POLICIES).nullish().describe("notify: when this session is notified of changes"),
   open: z.boolean().nullish().describe("list: only tasks that have not ended"),
   cursor: z.string().max(200).nullish().describe("list: nextCursor of the page before"),
 });
@@ -37,7 +37,7 @@ export const tasksTool = defineTool({
   description:
     "Work that continues when its call has returned: commands that yielded or ran in the background, turns of agents. " +
     "Tasks survive this client and restarts. list; show: one with its result; wait: until it has ended; " +
-    "cancel: stop the work; notify: when this session is told of changes.",
+    "cancel: stop the work; notify: when this session is notified of changes.",
   annotations: { readOnlyHint: false, destructiveHint: true, idempotentHint: true },
   input,
   output,

@@ -24,7 +24,7 @@ export const rememberedRuleSchema = z.object({
   kind: z.string().nullable(),
   title: z.string().nullable(),
   exact: z.boolean(),
-  /** Of an exact rule from an answer: the digest of what the answered request executes; null: its input did not name it. */
+  /** The digest of what the answered request executes, of an exact rule from an answer; null: its input did not name it. */
   inputDigest: z.string().nullable(),
   /** The permission request whose answer was to be remembered; null: it was added as a rule. */
   permissionId: z.string().nullable(),

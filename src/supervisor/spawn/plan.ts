@@ -230,7 +230,7 @@ export function planSpawn(context: SupervisorContext, input: CommandInput, optio
   };
 }
 
-/** What the anchor starts: the command itself, except on Windows. */
+/** The command as the anchor starts it: unchanged, except on Windows. */
 function toLaunchCommand(argv: readonly string[], isShell: boolean, context: WindowsContext): LaunchCommand {
   if (process.platform !== "win32") return { argv, verbatim: false };
   return isShell ? resolveShellWords(argv, context) : resolveWindowsCommand(argv, context);

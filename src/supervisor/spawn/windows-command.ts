@@ -2,7 +2,7 @@ import { lstatSync, statSync } from "node:fs";
 import { win32 } from "node:path";
 import { BadInput } from "../../errors.js";
 
-/** What the anchor starts. */
+/** The command as the anchor starts it. */
 export interface LaunchCommand {
   readonly argv: readonly string[];
   /**

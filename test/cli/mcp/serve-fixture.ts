@@ -45,7 +45,7 @@ export interface WireMessage {
   readonly error?: { readonly code: number; readonly message: string };
 }
 
-/** What a client of the revision 2026-07-28 that knows the tasks extension says about itself in each request. */
+/** The metadata in each request of a client of the revision 2026-07-28 that knows the tasks extension. */
 const META = {
   "io.modelcontextprotocol/protocolVersion": "2026-07-28",
   "io.modelcontextprotocol/clientInfo": { name: "wire", version: "1" },

@@ -174,7 +174,7 @@ test("a background child sends its end, no progress and no typing to the user's 
   work.open();
   for (const id of children) await told(client, id, "session_queued");
   await waitFor("the user is notified of the end", () => calls().length > own.length);
-  // Of the child whose chat is known, and of nothing but its end.
+  // The user hears only of the child whose chat is known, and only of its end.
   const later = calls().slice(own.length);
   expect(texts(later)).toEqual([expect.stringMatching(/ succeeded: in-the-background$/)]);
   expect(signs(later)).toBe(0);

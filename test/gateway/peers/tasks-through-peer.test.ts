@@ -12,7 +12,7 @@ import {
   GatewayCluster,
   PEER_LISTEN_CONFIG,
 } from "../../support/gateway/gateway-cluster.js";
-import { startHttpReceiver } from "../../support/http-receiver.js";
+import { startHttpReceiver, webhookConfig } from "../../support/http-receiver.js";
 import { repetitions, soak } from "../../support/scale.js";
 import { whyNoPooler } from "../../support/store/postgres-pooler.js";
 import { whyNoPostgres } from "../../support/store/postgres-server.js";
@@ -27,16 +27,7 @@ const cwd = process.cwd();
 function configFor(url: string): string {
   const place = mkdtempSync(join(tmpdir(), "hf-secret-"));
   onTestFinished(() => rmSync(place, { recursive: true }));
-  const secret = join(place, "secret");
-  writeFileSync(secret, `whsec_${Buffer.alloc(32, 7).toString("base64")}`, { mode: 0o600 });
-  return `${PEER_LISTEN_CONFIG}
-[channels.user]
-kind = "webhook"
-url = "${url}"
-secrets = [{ file = "${secret}" }]
-allow-http = true
-allow-networks = ["127.0.0.0/8"]
-`;
+  return `${PEER_LISTEN_CONFIG}\n${webhookConfig(place, "user", url)}`;
 }
 
 /** Tasks that each begin at one and end at another, some at a time. */

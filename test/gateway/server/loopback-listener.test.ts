@@ -14,7 +14,7 @@ import { waitFor } from "../../support/wait-for.js";
 
 const listening = (address: string) => parseConfig(`[gateway]\nlisten = "${address}"`, "c.toml");
 
-/** Short, so that nobody has to wait half a minute; long enough for a busy machine to ask in. */
+/** Short, so that the test does not wait half a minute; long enough for a request on a busy machine. */
 const REQUEST_MS = 1_500;
 const fixture = gatewayForFile({ config: listening("127.0.0.1:0"), requestMs: REQUEST_MS });
 

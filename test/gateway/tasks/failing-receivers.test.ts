@@ -1,13 +1,11 @@
-import { writeFileSync } from "node:fs";
 import type { OutgoingHttpHeaders } from "node:http";
-import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { createClient } from "../../../src/api/client.js";
 import { parseConfig } from "../../../src/config/schema.js";
 import { openGateway } from "../../../src/gateway/gateway.js";
 import { gatewaySocketPath } from "../../../src/home/state-directory.js";
 import { readOperatorToken } from "../../../src/sessions/tokens.js";
-import { startRawReceiver, startHttpReceiver } from "../../support/http-receiver.js";
+import { startRawReceiver, startHttpReceiver, webhookConfig } from "../../support/http-receiver.js";
 import { temporaryHome } from "../../support/supervisor/real-supervisor.js";
 import { waitFor } from "../../support/wait-for.js";
 
@@ -42,18 +40,12 @@ async function answering(status: number, headers: OutgoingHttpHeaders = {}): Pro
 
 test("an attempt to deliver has a time limit whatever the receiver does, and its result is in the task's record", async () => {
   const home = await temporaryHome();
-  const secret = join(home, "secret");
-  writeFileSync(secret, `whsec_${Buffer.alloc(32, 7).toString("base64")}`, { mode: 0o600 });
   const tables = [];
   for (const [name, { url }] of Object.entries(receivers))
-    tables.push(`[channels.${name}]
-kind = "webhook"
-url = "${await url()}"
-secrets = [{ file = "${secret}" }]
-timeout-ms = ${name === "hangs" ? HANGING_LIMIT_MS : 20_000}
-allow-http = true
-allow-networks = ["127.0.0.0/8"]
-`);
+    tables.push(
+      webhookConfig(home, name, await url()),
+      `timeout-ms = ${name === "hangs" ? HANGING_LIMIT_MS : 20_000}\n`,
+    );
   const problems: unknown[] = [];
   const gateway = await openGateway({
     home,

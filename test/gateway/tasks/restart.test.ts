@@ -5,7 +5,7 @@ import { expect, test, vi } from "vitest";
 import type { GatewayClient } from "../../../src/api/client.js";
 import type { ResponseOf } from "../../../src/api/contract.js";
 import { shellAgent } from "../../support/agents/acp-fixture.js";
-import { startHttpReceiver, type ReceivedRequest } from "../../support/http-receiver.js";
+import { startHttpReceiver, type ReceivedRequest, webhookConfig } from "../../support/http-receiver.js";
 import { findProcessesOfRun } from "../../support/supervisor/real-supervisor.js";
 import {
   startGatewayProcess,
@@ -24,19 +24,8 @@ type Task = ResponseOf<"getTask">["task"];
 async function told(): Promise<{ readonly home: string; readonly received: readonly ReceivedRequest[] }> {
   const home = await temporaryHomeWithBystander();
   const { url, received } = await startHttpReceiver();
-  const secret = join(home, "secret");
-  writeFileSync(secret, `whsec_${Buffer.alloc(32, 7).toString("base64")}`, { mode: 0o600 });
   const config = join(home, "config.toml");
-  writeFileSync(
-    config,
-    `[channels.user]
-kind = "webhook"
-url = "${url}"
-secrets = [{ file = "${secret}" }]
-allow-http = true
-allow-networks = ["127.0.0.0/8"]
-`,
-  );
+  writeFileSync(config, webhookConfig(home, "user", url));
   vi.stubEnv("HOLDFAST_CONFIG", config);
   return { home, received };
 }

@@ -19,6 +19,7 @@ import {
 } from "../../support/store/postgres-server.js";
 import { soak } from "../../support/scale.js";
 import { removeStateDirectory } from "../../support/temporary-directory.js";
+import { webhookConfig } from "../../support/http-receiver.js";
 
 interface Received {
   readonly id: string;
@@ -94,15 +95,9 @@ describe.skipIf(whyNoPostgres !== null)("tasks and messages after the store lost
     home = await mkdtemp(join(tmpdir(), "hf-"));
     files = await mkdtemp(join(tmpdir(), "hf-config-"));
     bystander = spawn("sleep", ["300"], { stdio: "ignore" });
-    const secret = join(files, "secret");
-    await writeFile(secret, `whsec_${Buffer.alloc(32, 7).toString("base64")}\n`, { mode: 0o600 });
     const config = join(files, "config.toml");
     const url = `http://127.0.0.1:${await receiver.listen()}/`;
-    await writeFile(
-      config,
-      `[channels.ops]\nkind = "webhook"\nurl = "${url}"\nsecrets = [{ file = "${secret}" }]\nallow-http = true\nallow-networks = ["127.0.0.1"]\n`,
-      { mode: 0o600 },
-    );
+    await writeFile(config, webhookConfig(files, "ops", url), { mode: 0o600 });
     env = {
       ...process.env,
       HOLDFAST_HOME: home,

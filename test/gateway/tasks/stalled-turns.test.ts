@@ -26,7 +26,7 @@ test("a silent turn is shown as stalled and its user is notified; the stall ends
   await waitFor("it runs", async () => (await shown(id)).task.status === "running");
   // After the start, so that the notice of the start does not delay that of the stall.
   await fixture.client.notifyTask({ params: { id }, body: { policy: "state_changes" } });
-  // Ends a stall that began before the policy was set, and that nobody is told.
+  // Ends a stall that began before the policy was set, and of which no notification is sent.
   writeFileSync(watched, "");
   await waitFor("the user is told", () => userHeard().some(({ text }) => text.includes("no progress")));
   await waitFor("the task is stalled", async () => (await shown(id)).task.stalledAt !== null);

@@ -13,7 +13,7 @@ const SLOWLY = { timeout: 300_000 };
 interface Answer {
   readonly status: number;
   readonly body: string;
-  /** Of the protocol; empty: the answer names none. */
+  /** The id of the protocol's session; empty: the answer names none. */
   readonly sessionId: string;
 }
 

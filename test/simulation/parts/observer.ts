@@ -15,7 +15,7 @@ import { evidenceOf, findAnchor, type SimulatedMachine, type SimulatedPidNamespa
 import type { SimulatedInstance, SimulatedStateDirectory } from "./state-directory.js";
 import type { SimulatedSupervisor } from "./supervisor.js";
 
-/** What one supervisor sees of its machine. Every question is put at one moment and answered at a later one. */
+/** One supervisor's view of its machine. Every query is made at one moment and answered at a later one. */
 export class SimulatedObserver {
   readonly anchorPath = "/sim/anchor";
   readonly machine;

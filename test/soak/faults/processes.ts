@@ -148,7 +148,7 @@ export const processFaults: readonly Fault[] = [
     async inject({ world: { proxy }, during }) {
       proxy?.mute();
       await during(800);
-      // What was lost meanwhile cannot arrive any more: as after a network failure, the connections end.
+      // The connections end, as after a network failure: bytes that were lost meanwhile cannot arrive any more.
       proxy?.cut("request", 0);
       proxy?.mend();
       return true;

@@ -2,7 +2,7 @@ import type { HistoryEntry } from "./history.js";
 
 type EntryOf<Kind extends HistoryEntry["entry"]> = Extract<HistoryEntry, { readonly entry: Kind }>;
 
-/** What a history contradicts; empty: nothing. */
+/** The contradictions in a history; empty: none. */
 export function checkHistory(history: readonly HistoryEntry[]): string[] {
   const all = <Kind extends HistoryEntry["entry"]>(kind: Kind): EntryOf<Kind>[] =>
     history.filter((each): each is EntryOf<Kind> => each.entry === kind);

@@ -1,8 +1,8 @@
 import { z } from "zod";
 
 /**
- * What was observed of several gateways on one store, as JSON lines: exported events, ends of tasks, what receivers
- * got, and what clients asked of a named process. Nothing here comes from the code or the tables of the store.
+ * Observations of several gateways on one store, as JSON lines: exported events, ends of tasks, messages that receivers
+ * got, and requests of clients to a named process. Nothing here comes from the code or the tables of the store.
  */
 const entrySchema = z.discriminatedUnion("entry", [
   /** An event of a run, as `holdfast events --json` prints it. */

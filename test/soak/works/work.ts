@@ -27,7 +27,7 @@ export interface WorkEnd {
   readonly declaredShort: boolean;
 }
 
-/** What may have happened to a work, by the faults that met it. */
+/** The ends that a work may have, given the faults that met it. */
 export interface Allowance {
   /** End reasons besides the command's own end. */
   readonly reasons?: readonly string[];
@@ -91,7 +91,7 @@ export abstract class Work {
     return Buffer.concat([this.before, this.after]);
   }
 
-  /** What is wrong about its end; empty: nothing. */
+  /** The problems of its end; empty: none. */
   problemsOf({ reason, code, output, declaredShort }: WorkEnd): string[] {
     const problems: string[] = [];
     // A fault may prevent its start; then nothing of it was executed.

@@ -106,7 +106,7 @@ export function useDarwinAnchor(): void {
   afterAll(async () => {
     for (const name of ["HOLDFAST_ANCHOR", "ASAN_OPTIONS", "UBSAN_OPTIONS"]) delete process.env[name];
     if (directory === "") return;
-    // What the kernel and the anchors of this pid namespace wrote: see `path_of` and `shim_confstr`. The next kernel starts
+    // The files that the kernel and the anchors of this pid namespace wrote: `path_of`, `shim_confstr`. The next kernel starts
     // when this one has ended.
     const prefix = `hf-darwin-${statSync("/proc/self/ns/pid").ino}`;
     for (const folder of ["/dev/shm", "/tmp"])

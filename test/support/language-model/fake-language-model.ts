@@ -55,7 +55,7 @@ export class FakeLanguageModel implements AsyncDisposable {
     return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
   }
 
-  /** Whether one request with tools had all these texts. */
+  /** True if one request with tools had all these texts. */
   hasReceived(...texts: readonly string[]): boolean {
     return this.bodies.some((body) => texts.every((each) => body.includes(each)));
   }

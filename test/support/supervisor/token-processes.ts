@@ -110,7 +110,7 @@ export class TokenProcesses implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    // TERM-ignoring, detached and all: everybody who carries the token was started by this test.
+    // Every process with the token was started by this test, also a detached one and one that ignores TERM.
     for (let round = 0; round < 100 && this.all().length > 0; round++) {
       for (const one of this.all()) signalProcess(one, "SIGSTOP");
       for (const one of this.all()) signalProcess(one, "SIGKILL");

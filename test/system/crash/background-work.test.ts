@@ -14,7 +14,7 @@ import {
   temporaryHomeWithBystander,
 } from "../../support/gateway/gateway-process.js";
 import { waitForRunEnd } from "../../support/gateway/real-gateway.js";
-import { startHttpReceiver } from "../../support/http-receiver.js";
+import { startHttpReceiver, webhookConfig } from "../../support/http-receiver.js";
 import { findProcessesOfRun } from "../../support/supervisor/real-supervisor.js";
 import { waitFor } from "../../support/wait-for.js";
 
@@ -93,18 +93,7 @@ test("after a kill -9, an agent for one run that was starting is closed, and wai
     response.end();
   });
   const config = join(home, "config.toml");
-  const secret = join(home, "secret");
-  writeFileSync(secret, `whsec_${Buffer.alloc(32, 7).toString("base64")}`, { mode: 0o600 });
-  writeFileSync(
-    config,
-    `[channels.hook]
-kind = "webhook"
-url = "${url}"
-secrets = [{ file = "${secret}" }]
-allow-http = true
-allow-networks = ["127.0.0.0/8"]
-`,
-  );
+  writeFileSync(config, webhookConfig(home, "hook", url));
   vi.stubEnv("HOLDFAST_CONFIG", config);
   const numbers = { deliveryRetryMs: 600_000, deliveryRetryMostMs: 600_000, acpUnusedRunMs: 100 };
   let { client, pid } = await startGatewayProcess(home, numbers);

@@ -1,4 +1,4 @@
-import { existsSync, writeFileSync } from "node:fs";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { describe, expect, test } from "vitest";
@@ -13,15 +13,9 @@ import {
 import { tiers, type SandboxTier } from "../../support/sandbox.js";
 import { SharedHome } from "../../support/supervisor/shared-home.js";
 import type { SupervisorProcess } from "../../support/supervisor/supervisor-process.js";
+import { CHROMIUM, CHROMIUM_FLAGS, whyNoBrowser } from "../../support/browser.js";
 import { waitFor } from "../../support/wait-for.js";
 
-const chromium = "/usr/bin/chromium";
-const missing = existsSync(chromium) ? null : `${chromium} is not installed (Debian's package chromium)`;
-const flags = [
-  ...["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"],
-  ...["--disable-background-networking", "--disable-component-update", "--disable-sync"],
-  "--remote-debugging-port=0",
-];
 const ORIGIN = "in_victim";
 const soak = process.env["HOLDFAST_SOAK"] === "1";
 
@@ -55,8 +49,8 @@ const kills: readonly Kill[] = [
 describe("a headless Chromium with its helpers", () => {
   for (const { name, tier, ...kill } of kills)
     test(`is gone after SIGKILL of ${name} and the next reconciliation`, async ({ skip }) => {
-      if (missing !== null && process.env["CI"] === "true") throw new Error(missing);
-      const whyNot = missing ?? tier.whyNot;
+      if (whyNoBrowser !== null && process.env["CI"] === "true") throw new Error(whyNoBrowser);
+      const whyNot = whyNoBrowser ?? tier.whyNot;
       if (whyNot !== null) skip(whyNot);
       for (let time = 0; time < (soak ? 5 : 1); time++) {
         await using sharedHome = await SharedHome.open(tier);
@@ -65,7 +59,10 @@ describe("a headless Chromium with its helpers", () => {
         writeFileSync(page, "<title>a page</title><script>setInterval(() => {}, 10)</script>");
         const profile = join(sharedHome.sandbox.directory, `profile-${sharedHome.tokenProcesses.token}`);
         const { runId, root } = await supervisorProcess.spawn(
-          { io: "pipe", argv: [chromium, ...flags, `--user-data-dir=${profile}`, pathToFileURL(page).href] },
+          {
+            io: "pipe",
+            argv: [CHROMIUM, ...CHROMIUM_FLAGS, `--user-data-dir=${profile}`, pathToFileURL(page).href],
+          },
           { graceMs: 300, onOrphan: "terminate" },
         );
         const helpers = await waitFor("a zygote and a renderer are there", () => {

@@ -12,7 +12,7 @@ import {
   startGatewayProcess,
   temporaryHomeWithBystander,
 } from "../../support/gateway/gateway-process.js";
-import { startHttpReceiver } from "../../support/http-receiver.js";
+import { startHttpReceiver, webhookConfig } from "../../support/http-receiver.js";
 import { soak } from "../../support/scale.js";
 import { waitFor } from "../../support/wait-for.js";
 
@@ -44,10 +44,8 @@ async function openScenario() {
   const home = await temporaryHomeWithBystander();
   const telegram = await startTelegramServer();
   const { url, received } = await startHttpReceiver();
-  const [token, secret] = [join(home, "token"), join(home, "secret")];
+  const token = join(home, "token");
   writeFileSync(token, TOKEN, { mode: 0o600 });
-  writeFileSync(secret, `whsec_${Buffer.alloc(32, 7).toString("base64")}`, { mode: 0o600 });
-  const local = 'allow-http = true\nallow-networks = ["127.0.0.0/8"]';
   const config = join(home, "config.toml");
   writeFileSync(
     config,
@@ -57,13 +55,9 @@ effect = "allow"
 kind = "telegram"
 token = { file = "${token}" }
 root = "${telegram.config.apiURL}"
-${local}
-[channels.hook]
-kind = "webhook"
-url = "${url}"
-secrets = [{ file = "${secret}" }]
-${local}
-`,
+allow-http = true
+allow-networks = ["127.0.0.0/8"]
+${webhookConfig(home, "hook", url)}`,
   );
   vi.stubEnv("HOLDFAST_CONFIG", config);
   /** The texts in the user's thread, oldest first. A message anywhere else fails the test. */
@@ -204,7 +198,7 @@ async function runCell({ deliver, child, kills, stalls = false }: Cell): Promise
   });
   await after("notified");
 
-  // What the last gateway would send again, it sends before this.
+  // The last gateway sends repeats, if there are any, before this message.
   await gateway.client.exec({ body: { argv: ["true"], background: true, origin: thread } });
   await waitFor("the last message", () => inThread().some((text) => text.startsWith("Task “true”")));
   const { task: ended } = await gateway.client.getTask({ params: { id: childId } });

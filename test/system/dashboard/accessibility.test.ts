@@ -12,7 +12,7 @@ const fixture = gatewayForFile({ config: parseConfig('[[exec]]\neffect = "ask"\n
 const browser = browserForFile();
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
-/** The findings that keep somebody from using the page. */
+/** The findings that keep a person from using the page. */
 async function findings(page: Page): Promise<readonly string[]> {
   const { violations } = await page.evaluate<AxeResults>("axe.run()");
   return violations
@@ -77,7 +77,7 @@ test.skipIf(!hasBrowser).for(LOOKS)(
   },
 );
 
-/** What has the focus: its role or tag, and its name. */
+/** The element with the focus: its role or tag, and its name. */
 const FOCUSED = `(() => {
   const { activeElement: element } = document;
   return element.tagName + " " + (element.getAttribute("aria-label") ?? element.textContent).trim();

@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, rmSync } from "node:fs";
 import { createServer } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -7,6 +7,7 @@ import { parseConfig } from "../../../src/config/schema.js";
 import { browserForFile, hasBrowser, screenshot } from "../../support/browser.js";
 import { gatewayForFile, shellCommand } from "../../support/gateway/real-gateway.js";
 import { waitFor } from "../../support/wait-for.js";
+import { webhookConfig } from "../../support/http-receiver.js";
 
 /** A receiver that refuses everything for good until `accepts`. */
 let accepts = false;
@@ -18,8 +19,6 @@ await new Promise<void>((resolve) => {
   receiver.listen(0, "127.0.0.1", resolve);
 });
 const directory = mkdtempSync(join(tmpdir(), "hf-receiver-"));
-const secret = join(directory, "secret");
-writeFileSync(secret, `whsec_${Buffer.alloc(32, 7).toString("base64")}`, { mode: 0o600 });
 afterAll(() => {
   receiver.closeAllConnections();
   receiver.close();
@@ -28,16 +27,7 @@ afterAll(() => {
 const { port } = receiver.address() as { readonly port: number };
 
 const fixture = gatewayForFile({
-  config: parseConfig(
-    `[channels.pager]
-kind = "webhook"
-url = "http://127.0.0.1:${port}/"
-secrets = [{ file = "${secret}" }]
-allow-http = true
-allow-networks = ["127.0.0.0/8"]
-`,
-    "",
-  ),
+  config: parseConfig(webhookConfig(directory, "pager", `http://127.0.0.1:${port}/`), ""),
 });
 const browser = browserForFile();
 

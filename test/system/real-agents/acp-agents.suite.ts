@@ -129,7 +129,7 @@ async function gateway(home: string): Promise<{ client: GatewayClient; pid: numb
   return { client: reached.client, pid: reached.status.pid };
 }
 
-/** What the tool of a turn leaves, by agent: at the turn's end, after a cancel, and after SIGTERM to the agent. */
+/** The processes that the tool of a turn leaves, by agent: at the turn's end, after a cancel, and after SIGTERM. */
 const LEFT: Readonly<Record<string, Readonly<Record<"end" | "cancel" | "SIGTERM", string>>>> = {
   opencode: { end: "bnste", cancel: "ste", SIGTERM: "t" },
   codex: { end: "se", cancel: "se", SIGTERM: "" },

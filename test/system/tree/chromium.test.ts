@@ -1,4 +1,4 @@
-import { existsSync, writeFileSync } from "node:fs";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { describe, expect, test } from "vitest";
@@ -22,15 +22,9 @@ import {
   type SandboxUser,
 } from "../../support/sandbox.js";
 import { LibraryProcess } from "../../support/supervisor/library-process.js";
+import { CHROMIUM, CHROMIUM_FLAGS, whyNoBrowser } from "../../support/browser.js";
 import { waitFor } from "../../support/wait-for.js";
 
-const chromium = "/usr/bin/chromium";
-const missing = existsSync(chromium) ? null : `${chromium} is not installed (Debian's package chromium)`;
-const flags = [
-  ...["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"],
-  ...["--disable-background-networking", "--disable-component-update", "--disable-sync"],
-  "--remote-debugging-port=0",
-];
 const graceMs = 300;
 /** A browser is up within a second or two; on a loaded machine within several. */
 const timeoutMs = 6_000;
@@ -82,8 +76,8 @@ const ends: readonly End[] = [
 describe.concurrent("a headless Chromium with its helpers", () => {
   for (const end of ends)
     test(`is gone after ${end.name}: ${end.user.name}, tier ${end.tier.name}`, async ({ skip }) => {
-      if (missing !== null && process.env["CI"] === "true") throw new Error(missing);
-      const whyNot = missing ?? end.user.whyNot ?? end.tier.whyNot;
+      if (whyNoBrowser !== null && process.env["CI"] === "true") throw new Error(whyNoBrowser);
+      const whyNot = whyNoBrowser ?? end.user.whyNot ?? end.tier.whyNot;
       if (whyNot !== null) skip(whyNot);
       await using sandbox = Sandbox.create(end.user, end.tier);
       await using tokenProcesses = await TokenProcesses.withSleeper(sandbox);
@@ -92,7 +86,10 @@ describe.concurrent("a headless Chromium with its helpers", () => {
       writeFileSync(page, "<title>a page</title><script>setInterval(() => {}, 10)</script>");
       const profile = join(sandbox.directory, `profile-${tokenProcesses.token}`);
       const { runId, record } = await libraryProcess.spawn(
-        { io: "pipe", argv: [chromium, ...flags, `--user-data-dir=${profile}`, pathToFileURL(page).href] },
+        {
+          io: "pipe",
+          argv: [CHROMIUM, ...CHROMIUM_FLAGS, `--user-data-dir=${profile}`, pathToFileURL(page).href],
+        },
         { graceMs, onEscape: "fail", ...end.options },
       );
       await libraryProcess.waitForOutput(/DevTools listening on ws:/);

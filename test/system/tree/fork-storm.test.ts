@@ -9,7 +9,7 @@ import { waitFor } from "../../support/wait-for.js";
 
 const programs = buildNativePrograms("storm");
 
-/** The limit counts processes by user: nobody else may be this one, or the storm would be theirs too. */
+/** The limit counts processes by user, so no other process may run as this user: the storm would affect it. */
 const stormer = ordinaryUser(64_391);
 /** Enough for Node's threads and a storm; little enough for any machine. */
 const mostProcesses = 300;

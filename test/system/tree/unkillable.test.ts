@@ -15,7 +15,7 @@ const graceMs = 200;
 /** The report about survivors comes with the next sweep after `killReportMs`, and sweeps are at most a second apart. */
 const reportWithinMs = graceMs + defaults.killReportMs + 3_000;
 
-/** A version-1 freezer, unlike today's, holds on to whoever is in it even against KILL. */
+/** A version-1 freezer, unlike that of version 2, holds its processes even against KILL. */
 class Freezer implements AsyncDisposable {
   readonly #path = join(freezers, `hf-test-${randomBytes(6).toString("hex")}`);
 

@@ -10,7 +10,7 @@ import { repetitions } from "../../support/scale.js";
 import { CliFixture, cliPath } from "../../support/cli/cli-fixture.js";
 import { RecoveryFixture, RunGate } from "../../support/cli/recovery-fixture.js";
 import { type ClusterProcess, GatewayCluster, startRun } from "../../support/gateway/gateway-cluster.js";
-import { startHttpReceiver } from "../../support/http-receiver.js";
+import { startHttpReceiver, webhookConfig } from "../../support/http-receiver.js";
 import { startPostgresServer, whyNoPostgres } from "../../support/store/postgres-server.js";
 import { removeStateDirectory } from "../../support/temporary-directory.js";
 import type { ChangedBuild } from "../../support/changed-build.js";
@@ -224,13 +224,7 @@ describe("a store that a later build has migrated", () => {
 function configure(url: string): void {
   const place = mkdtempSync(join(tmpdir(), "hf-config-"));
   onTestFinished(() => removeStateDirectory(place));
-  const secret = join(place, "secret");
-  writeFileSync(secret, `whsec_${Buffer.alloc(32, 7).toString("base64")}`, { mode: 0o600 });
   const file = join(place, "config.toml");
-  const settings = [
-    ['kind = "webhook"', `url = "${url}"`],
-    [`secrets = [{ file = "${secret}" }]`, "allow-http = true", 'allow-networks = ["127.0.0.0/8"]'],
-  ];
-  writeFileSync(file, ["[channels.user]", ...settings.flat(), ""].join("\n"), { mode: 0o600 });
+  writeFileSync(file, webhookConfig(place, "user", url), { mode: 0o600 });
   vi.stubEnv("HOLDFAST_CONFIG", file);
 }

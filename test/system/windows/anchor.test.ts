@@ -13,7 +13,7 @@ const underWine = !isWindows;
 
 const TIER = "job+launcher+unique";
 const proven = { emptiness: "proven", tier: TIER };
-/** What is left of a tree of seven after its run has ended. */
+/** The processes that are left of a tree of seven after its run has ended. */
 const nothingLeft = { left: [], bystander: true, roles: 7 };
 const killed = { leader: { signal: 9 }, killMode: "job", ...proven };
 

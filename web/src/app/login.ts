@@ -6,7 +6,7 @@ import { followEvents } from "../live/events.js";
 import { followRuns } from "../live/runs.js";
 import { dropFragment } from "../router/location.js";
 
-/** Why the page is not logged in, in a sentence; null: nothing went wrong. */
+/** A sentence with the reason that the page is not logged in; null: there was no error. */
 export const loginProblem = signal<string | null>(null);
 /** The session whose view this is; null: the operator's. Undefined: not known yet. */
 export const viewedSession = signal<string | null | undefined>(undefined);

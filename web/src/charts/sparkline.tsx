@@ -1,11 +1,11 @@
 interface SparklineProps {
-  /** What it shows, for screen readers. */
+  /** The description for screen readers. */
   readonly label: string;
   /** Oldest first. */
   readonly values: readonly number[];
   /** The value at the upper edge; a larger one raises the edge. */
   readonly max: number;
-  /** How many values the whole width has: a new line begins at the right. */
+  /** The number of values over the whole width: a new line begins at the right. */
   readonly capacity: number;
 }
 

@@ -1,7 +1,7 @@
 import { now } from "../live/clock.js";
 import { formatDuration } from "./duration.js";
 
-/** How long ago something was, kept current; the exact time is its tooltip. */
+/** The time since something, kept current; the exact time is its tooltip. */
 export function TimeAgo({ at, suffix = "ago" }: { readonly at: number; readonly suffix?: string }) {
   const date = new Date(at);
   const elapsed = now.value - at;
@@ -22,7 +22,7 @@ export function TimeUntil({ at }: { readonly at: number }) {
   );
 }
 
-/** How long something took, or (`to` null) has taken until now. */
+/** The duration of something, or (`to` null) the time since it began. */
 export function Elapsed({ from, to }: { readonly from: number; readonly to: number | null }) {
   return <span class="number">{formatDuration(Math.max(0, (to ?? now.value) - from))}</span>;
 }

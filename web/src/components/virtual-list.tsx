@@ -79,7 +79,7 @@ export function VirtualList<Item>({
   );
 }
 
-/** Where each item begins, and at last where the list ends. */
+/** The offset of each item, and at last that of the end of the list. */
 function topsOf<Item>(items: readonly Item[], height: ItemHeight<Item>): readonly number[] {
   const tops = [0];
   let top = 0;

@@ -1,4 +1,4 @@
-/** Resolves when somebody looks at the page. */
+/** Resolves when the page is visible. */
 export function untilVisible(): Promise<void> {
   if (!document.hidden) return Promise.resolve();
   return new Promise((resolve) => {
@@ -11,7 +11,7 @@ export function untilVisible(): Promise<void> {
   });
 }
 
-/** Aborts when nobody looks at the page any more, or when `signal` does. */
+/** Aborts when the page is hidden, or when `signal` aborts. */
 export function whileVisible(signal?: AbortSignal): { readonly signal: AbortSignal } & Disposable {
   const hidden = new AbortController();
   const check = (): void => {

@@ -63,7 +63,7 @@ bool lineage_path_possible(const char *recorded) {
 
 int lineage_file_open(const char *path) { return open(path, O_RDWR | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK); }
 
-/* Without a launcher nobody would read the file of a run whose anchor has died: the lineage is only in memory. */
+/* Without a launcher no process would read the file of a run whose anchor has died: the lineage is only in memory. */
 int lineage_file_create(const char *path) {
   if (path[0] == 0) return open("/dev/null", O_RDWR | O_CLOEXEC);
   int file = open(path, O_RDWR | O_APPEND | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);

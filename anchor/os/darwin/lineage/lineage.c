@@ -1,4 +1,4 @@
-/* macOS: which processes belong to a run. A process belongs to it if the process that forked it does, which the kernel
+/* macOS: finds the processes of a run. A process belongs to it if the process that forked it does, which the kernel
  * tells of every process, also after it got another parent. */
 #include <errno.h>
 #include <stdio.h>

@@ -37,7 +37,7 @@ void find_unrelated(const struct listed *list, long count, uint64_t first, struc
 void forget_unrelated(void);
 
 /* lineage.c */
-/* What a process is sent when it is added; 0: nothing. */
+/* The signal that a process gets when it is added; 0: none. */
 extern int lineage_signal;
 
 #define EACH(lineage) (struct lineage *lineage = lineages; lineage < lineages + LINEAGES; lineage++) if (lineage->used)

@@ -1,4 +1,4 @@
-/* Windows: what another process shows of itself: its command line and its environment, read from its memory. */
+/* Windows: details of another process: its command line and its environment, read from its memory. */
 #include "os/windows/windows.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
 import { type Command, Option } from "commander";
-import { asOptionParser, collectNamedValues, lazyAction, type SetExitCode } from "../../options/parsers.js";
+import { lazyAction, type SetExitCode } from "../../options/command-definition.js";
+import { asOptionParser, collectNamedValues } from "../../options/parsers.js";
 import type { AnswerFlags } from "./list-and-answer.js";
 import { parseRulePattern, PATTERN_HELP } from "./rule-pattern.js";
 

@@ -7,7 +7,7 @@ import { sanitizeLine } from "../../../text/sanitize.js";
 import { assertOperator, connectForReading } from "../../client/connect.js";
 import { openReadClient } from "../../client/read-client.js";
 import { resolveAcpSession } from "../../client/resolve-acp-session.js";
-import type { JsonFlag } from "../../options/parsers.js";
+import type { JsonFlag } from "../../options/command-definition.js";
 import { exitCodes } from "../../print/exit-code.js";
 import { notice } from "../../print/errors-and-notices.js";
 import { print, toRecordJson } from "../../print/write-output.js";

@@ -6,7 +6,7 @@ import { sanitizeLine } from "../../../text/sanitize.js";
 import { assertOperator, connectOrStart } from "../../client/connect.js";
 import { openReadClient } from "../../client/read-client.js";
 import { resolveAcpSession } from "../../client/resolve-acp-session.js";
-import type { JsonFlag } from "../../options/parsers.js";
+import type { JsonFlag } from "../../options/command-definition.js";
 import { formatElapsed } from "../../options/durations-and-sizes.js";
 import { exitCodes } from "../../print/exit-code.js";
 import { notice } from "../../print/errors-and-notices.js";

@@ -1,6 +1,7 @@
 import { Argument, type Command } from "commander";
 import type { ExecEffect } from "../../../model/exec/exec-rule.js";
-import { asOptionParser, parseExecRule, type SetExitCode } from "../../options/parsers.js";
+import type { SetExitCode } from "../../options/command-definition.js";
+import { asOptionParser, parseExecRule } from "../../options/parsers.js";
 import { MCP_CLIENTS, type McpClient } from "../clients.js";
 import type { InstallFlags } from "./install.js";
 

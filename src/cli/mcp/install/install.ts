@@ -1,6 +1,6 @@
 import { existsSync, realpathSync } from "node:fs";
 import { BadInput } from "../../../errors.js";
-import type { JsonFlag } from "../../options/parsers.js";
+import type { JsonFlag } from "../../options/command-definition.js";
 import { changeFiles, type FilePlan } from "../apply-file-plans.js";
 import { CLIENT_NAMES, type McpClient } from "../clients.js";
 import { backupPath, loadFile } from "../file/rewrite-file.js";

@@ -47,7 +47,7 @@ export async function planInstall(found: FoundFile, { undo, words }: InstallRequ
   const present = ownEntry(found);
   if (undo) {
     if (loaded === null || present === undefined) return plan("not installed");
-    if (present.name !== OWN_NAME) return plan(`installed by somebody else, as ${present.name}`);
+    if (present.name !== OWN_NAME) return plan(`installed by another program or person, as ${present.name}`);
     return plan("", ...(await planRemoval(found, loaded, present)));
   }
   if (present !== undefined) return plan(presentReason(present, words));

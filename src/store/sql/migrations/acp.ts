@@ -161,7 +161,7 @@ alter table acp_sessions add column mcp_servers text not null default '[]';
 alter table acp_turns add column content text;
 `;
 
-/** What a tool call executes: a title may be only a description of it. */
+/** The digest of what a tool call executes, because a title may be only a description of it. */
 export const INPUT_DIGEST_SQL = `
 alter table acp_permissions add column input_digest text;
 alter table acp_permission_rules add column input_digest text;

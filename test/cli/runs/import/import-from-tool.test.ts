@@ -1,11 +1,10 @@
 import { DatabaseSync } from "@photostructure/sqlite";
-import { type ChildProcess, spawn } from "node:child_process";
-import { once } from "node:events";
-import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
-import { dirname, join } from "node:path";
+import { mkdir, readdir } from "node:fs/promises";
+import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { RecoveryFixture } from "../../../support/cli/recovery-fixture.js";
-import { isAlive, readProcess, type LiveProcess } from "../../../support/live-processes.js";
+import { isAlive, type LiveProcess } from "../../../support/live-processes.js";
+import { OtherTool } from "./other-tool.js";
 
 interface Result {
   readonly runId: string | null;
@@ -13,52 +12,6 @@ interface Result {
   readonly sessionKey: string;
   readonly verified: boolean;
   readonly why: string;
-}
-
-/** The state directory and processes of another tool. */
-class OtherTool implements AsyncDisposable {
-  readonly directory: string;
-  readonly #children: ChildProcess[] = [];
-
-  constructor(home: string) {
-    this.directory = join(home, "other tool");
-  }
-
-  async start(script: string, ...args: readonly string[]): Promise<LiveProcess> {
-    const path = join(this.directory, script);
-    await mkdir(dirname(path), { recursive: true });
-    await writeFile(path, "echo up\nread line\n");
-    const child = spawn("/bin/sh", [path, ...args], { stdio: ["pipe", "pipe", "ignore"], detached: true });
-    this.#children.push(child);
-    await once(child.stdout, "data");
-    const living = readProcess(child.pid ?? 0);
-    if (living === null) throw new Error("the process does not exist");
-    return living;
-  }
-
-  async write(name: string, value: unknown): Promise<void> {
-    const path = join(this.directory, name);
-    await mkdir(dirname(path), { recursive: true });
-    await writeFile(path, JSON.stringify(value));
-  }
-
-  async contents(): Promise<readonly string[]> {
-    const names = await readdir(this.directory, { recursive: true, withFileTypes: true });
-    const files = names.filter((each) => each.isFile()).map(({ parentPath, name }) => join(parentPath, name));
-    return Promise.all(
-      files.toSorted().map(async (file) => `${file} ${(await readFile(file)).toString("base64")}`),
-    );
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    for (const child of this.#children) {
-      const gone = once(child, "exit");
-      if (child.exitCode === null && child.signalCode === null && child.pid !== undefined) {
-        process.kill(-child.pid, "SIGKILL");
-        await gone;
-      }
-    }
-  }
 }
 
 const byKey = (results: readonly Result[]) =>

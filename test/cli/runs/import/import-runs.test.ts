@@ -1,45 +1,12 @@
-import { type ChildProcess, spawn } from "node:child_process";
-import { once } from "node:events";
-import { mkdir, readdir, writeFile } from "node:fs/promises";
+import { readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { isAlive, readProcess, type LiveProcess } from "../../../support/live-processes.js";
+import { isAlive } from "../../../support/live-processes.js";
 import { RecoveryFixture } from "../../../support/cli/recovery-fixture.js";
+import { OtherTool } from "./other-tool.js";
 
 /** The wrapper of another tool: it starts a child and waits. */
 const WRAPPER = "sleep 7041 &\necho up\nread line\n";
-
-class OtherTool implements AsyncDisposable {
-  readonly root: string;
-  readonly #children: ChildProcess[] = [];
-
-  constructor(home: string) {
-    this.root = join(home, "other tool");
-  }
-
-  /** Starts a wrapper; resolves when the wrapper has started its child. */
-  async start(...args: readonly string[]): Promise<LiveProcess> {
-    await mkdir(this.root, { recursive: true });
-    const script = join(this.root, "wrap.sh");
-    await writeFile(script, WRAPPER);
-    const child = spawn("/bin/sh", [script, ...args], { stdio: ["pipe", "pipe", "ignore"], detached: true });
-    this.#children.push(child);
-    await once(child.stdout, "data");
-    const living = readProcess(child.pid ?? 0);
-    if (living === null) throw new Error("the process does not exist");
-    return living;
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    for (const child of this.#children) {
-      const gone = once(child, "exit");
-      if (child.exitCode === null && child.signalCode === null && child.pid !== undefined) {
-        process.kill(-child.pid, "SIGKILL");
-        await gone;
-      }
-    }
-  }
-}
 
 interface Result {
   readonly runId: string | null;
@@ -57,11 +24,11 @@ async function fileOf(fixture: RecoveryFixture, content: unknown): Promise<strin
 describe.concurrent("runs import", () => {
   test("of a matching process: cleanup ends it, and no process with the same command", async () => {
     await using fixture = await RecoveryFixture.open();
-    await using tool = new OtherTool(fixture.home);
-    const [wanted, lookalike] = [await tool.start("a b"), await tool.start("a b")];
+    await using tool = new OtherTool(fixture.home, WRAPPER);
+    const [wanted, lookalike] = [await tool.start("wrap.sh", "a b"), await tool.start("wrap.sh", "a b")];
     // Quoted as the other tool stored it.
-    const command = `"/bin/sh" '${tool.root}/wrap.sh' "a b"`;
-    const wrapperRoot = tool.root;
+    const command = `"/bin/sh" '${tool.directory}/wrap.sh' "a b"`;
+    const wrapperRoot = tool.directory;
     const file = await fileOf(fixture, [
       { pid: wanted.pid, command, wrapperRoot, labels: { from: "tool" }, more: 1 },
     ]);
@@ -73,14 +40,14 @@ describe.concurrent("runs import", () => {
     expect(second?.runId).toBe(first?.runId);
     const runId = first?.runId ?? "";
     const shown = await fixture.holdfast("runs", "show", runId);
-    expect(shown.stdout).toMatch(new RegExp(`imported +pid ${wanted.pid}, below ${tool.root}\n`));
+    expect(shown.stdout).toMatch(new RegExp(`imported +pid ${wanted.pid}, below ${tool.directory}\n`));
     expect(shown.stdout).toMatch(/owner +none, epoch 1\n/);
     const cancelled = await fixture.holdfast("runs", "cancel", runId);
     expect(cancelled.code).toBe(3);
     expect(isAlive(wanted)).toBe(true);
     const cleaned = await fixture.holdfast("runs", "cleanup", "--label", "from=tool", "--yes");
     expect(cleaned.stdout).toContain(
-      `evidence: process ${wanted.pid} runs the recorded command from below ${tool.root}\n`,
+      `evidence: process ${wanted.pid} runs the recorded command from below ${tool.directory}\n`,
     );
     expect([wanted, lookalike].map(isAlive)).toEqual([false, true]);
     const { exit } = await fixture.record(runId);
@@ -90,16 +57,16 @@ describe.concurrent("runs import", () => {
 
   test("of a matching process: the next gateway ends it; others are left alone", async () => {
     await using fixture = await RecoveryFixture.open();
-    await using tool = new OtherTool(fixture.home);
+    await using tool = new OtherTool(fixture.home, WRAPPER);
     const there = [
-      await tool.start("1"),
-      await tool.start("2"),
-      await tool.start("3"),
-      await tool.start("4"),
+      await tool.start("wrap.sh", "1"),
+      await tool.start("wrap.sh", "2"),
+      await tool.start("wrap.sh", "3"),
+      await tool.start("wrap.sh", "4"),
     ];
     const [one, other, elsewhere, older] = there;
-    const wrapperRoot = tool.root;
-    const command = (word: string): string => `/bin/sh '${tool.root}/wrap.sh' ${word}`;
+    const wrapperRoot = tool.directory;
+    const command = (word: string): string => `/bin/sh '${tool.directory}/wrap.sh' ${word}`;
     const lines = [
       { pid: one?.pid, command: command("1"), wrapper_root: wrapperRoot, startTime: one?.startTime },
       { pid: other?.pid, command: command("another word"), wrapperRoot },

@@ -202,7 +202,7 @@ int proc_pidpath(int pid, void *buffer, uint32_t size) {
   return n > 0 ? (int)n : 0;
 }
 
-/* Of a child that has ended. */
+/* Supports only a child that has ended. */
 int proc_pid_rusage(int pid, int flavor, rusage_info_t *buffer) {
   struct rusage_info_v4 *out = (struct rusage_info_v4 *)buffer;
   siginfo_t info;

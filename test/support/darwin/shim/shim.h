@@ -1,4 +1,4 @@
-/* What the parts of the shim share: the table that kernel.c writes. It knows of each process which process forked it, as
+/* The table that the parts of the shim share, and that kernel.c writes. It has the process that forked each process, as
  * macOS' kernel does; Linux forgets that when the parent ends. */
 #ifndef DARWIN_SHIM_H
 #define DARWIN_SHIM_H

@@ -14,7 +14,7 @@
 
 #include "shim.h"
 
-/* Discards what a terminal has written and nobody has read: macOS does so with the last descriptor of the slave. */
+/* Discards the output of a terminal that was not read: macOS does so with the last descriptor of the slave. */
 static void discard_unread(int slave) {
   struct stat st;
   unsigned number;

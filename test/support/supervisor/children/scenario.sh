@@ -1,6 +1,6 @@
 #!/bin/sh
 # Who leaks: leader, plain child, TERM-ignoring child, setsid child, `env -i setsid` double fork.
-# Everybody has a number of his own in front of the token, so that each can be told from each other and from strangers.
+# Each process has its own number in front of the token, which distinguishes it from the others and from strangers.
 sleep "100001.$1" &
 (trap '' TERM HUP INT; exec sleep "100002.$1") &
 setsid sleep "100003.$1" &

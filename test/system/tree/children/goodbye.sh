@@ -1,5 +1,5 @@
 #!/bin/sh
-# Everybody says goodbye when asked to go: the leader, its child, one in a session of its own, a daemon, and one that
+# Every process writes a line when it gets TERM: the leader, its child, one in a session of its own, a daemon, and one that
 # is stopped and can only do so if it is woken.
 #   goodbye.sh <token> [<role>]
 role=${2:-leader}

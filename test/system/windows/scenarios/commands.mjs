@@ -1,4 +1,4 @@
-// What happens to one command.
+// Scenarios with one command.
 import { createHash, randomBytes } from "node:crypto";
 import { readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -88,7 +88,7 @@ export const commands = {
     return { words, received: JSON.parse(output.toString()) };
   },
 
-  /** Whether the leader of a run ignores Ctrl-C: on a terminal, and without. */
+  /** Finds out if the leader of a run ignores Ctrl-C: on a terminal, and without. */
   async interrupts() {
     const codes = [];
     for (const pty of [1, 0])

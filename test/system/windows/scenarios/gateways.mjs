@@ -13,7 +13,7 @@ function inJob(may, state) {
   return spawn(treeProgram, ["caller", may, `"${node}" "${main}" asGateway "${state}"`], STDIO);
 }
 
-/** What the gateway has written when its run is running. */
+/** The gateway's answer when its run is running. */
 function stateOf(gateway, state) {
   return until(
     () => {

@@ -1,4 +1,4 @@
-// What an anchor does on Windows. Runs in node.exe: `node main.mjs NAME`; prints what it saw as one line of JSON.
+// Scenarios with an anchor on Windows. Runs in node.exe: `node main.mjs NAME`; prints its observations as one line of JSON.
 import { commands } from "./commands.mjs";
 import { gateways } from "./gateways.mjs";
 import { launchers } from "./launchers.mjs";

@@ -17,7 +17,7 @@ interface Finding {
   readonly text: ComponentChildren;
 }
 
-/** What needs the operator's attention: the store, other gateways, and tasks. */
+/** Problems that need the operator's attention: of the store, of other gateways, and of tasks. */
 export function Findings({ status }: { readonly status: GatewayStatus }) {
   const audit = useResource(
     "findings",

@@ -21,7 +21,7 @@ const RANGES = [
   { value: "24h", title: "Last 24 hours", ms: 24 * HOUR_MS },
 ] as const;
 
-/** What the gateway has measured since its start. */
+/** The measurements of the gateway since its start. */
 export function GatewayHistory() {
   const health = useResource("health", (signal) => request("health", { signal }), { everyMs: POLL_MS });
   return (

@@ -11,7 +11,7 @@ import { GatewayHistory } from "./gateway-history.js";
 
 const POLL_MS = 5_000;
 
-/** Whether the gateway and its store work, and what it did about lost owners and leftover processes. */
+/** The health of the gateway and its store, and its actions about lost owners and leftover processes. */
 export function HealthView() {
   const status = useResource("status", (signal) => request("status", { signal }), { everyMs: POLL_MS });
   return (

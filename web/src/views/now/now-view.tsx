@@ -15,7 +15,7 @@ const RECENT = 25;
 /** The backend of agents that keep a session open. */
 const AGENT_BACKEND = "acp";
 
-/** What goes on now: what waits for an answer, agents, services, runs, and what ended last. */
+/** The current work: questions that wait for an answer, agents, services, open runs, and the runs that ended last. */
 export function NowView() {
   useAllUsage();
   if (!runsLoaded.value) return <p class="quiet">Loading…</p>;

@@ -9,7 +9,7 @@ import { isOpen } from "../../live/runs.js";
 import { type RunUsage, SAMPLES } from "../../live/run-usage.js";
 import { areProcessesShown, toggleProcesses } from "./shown-processes.js";
 
-/** A run in a list: how it is, what it is, whose, what it uses, and since when. */
+/** A run in a list: its state, command, owner, usage and start. */
 export function RunRow({ run }: { readonly run: Run }) {
   const name = run.labels["name"];
   const whose = run.agentId ?? run.sessionKey;

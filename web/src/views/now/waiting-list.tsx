@@ -8,7 +8,7 @@ import { TimeAgo } from "../../components/time-ago.js";
 import { useResource } from "../../live/use-resource.js";
 import { viewerIsOperator } from "../../live/viewer.js";
 
-/** A question to the operator: may a session run this, may an agent do that? */
+/** A question to the operator: an approval of a command, or a permission request of an agent. */
 interface Question {
   readonly id: string;
   readonly what: string;

@@ -17,7 +17,7 @@ const REASONS: Readonly<Record<NonNullable<Run["exit"]>["reason"], string>> = {
   shutdown: "It was stopped with the gateway",
 };
 
-/** How a run ended, and what is known about what is left of it. */
+/** The end of a run, and what is known about its remaining processes. */
 export function Outcome({ run }: { readonly run: Run }) {
   const { exit, emptiness, residue, residueCount, usage } = run;
   if (exit === null) return null;

@@ -10,7 +10,7 @@ type Tab = "terminal" | "stdout" | "stderr";
 
 const TITLES: Readonly<Record<Tab, string>> = { terminal: "Terminal", stdout: "Output", stderr: "Errors" };
 
-/** What a run printed: as a terminal, or as the text of a stream. The link keeps the choice. */
+/** The output of a run: as a terminal, or as the text of a stream. The link keeps the choice. */
 export function Output({ run }: { readonly run: Run }) {
   // A terminal has one stream.
   const tabs: readonly Tab[] = run.io === "pty" ? ["terminal", "stdout"] : ["stdout", "stderr"];

@@ -6,7 +6,7 @@ import { Section } from "../../components/section.js";
 import { Elapsed, TimeAgo } from "../../components/time-ago.js";
 import { tierSentences } from "./tier-text.js";
 
-/** What the record of a run says: where, whose, since when, and within which limits. */
+/** The record of a run: its place, owner, start and limits. */
 export function RunFacts({ run }: { readonly run: Run }) {
   const labels = Object.entries(run.labels).filter(([key]) => key !== "name");
   return (
@@ -30,7 +30,7 @@ export function RunFacts({ run }: { readonly run: Run }) {
   );
 }
 
-/** Why the gateway can say that it owns the processes of this run, and how surely. */
+/** The evidence that the processes belong to the run, and its strength. */
 export function Evidence({ run }: { readonly run: Run }) {
   const { tier, boundary, root, anchor, ownerInstanceId, leaseEpoch } = run;
   return (

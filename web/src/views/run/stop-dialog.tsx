@@ -69,7 +69,7 @@ export function StopDialog({ run, onStopped, onClose }: StopDialogProps) {
   );
 }
 
-/** What a stop has reached. */
+/** The result of a stop. */
 export function StopResult({ answer }: { readonly answer: StopAnswer }) {
   const { outcome, survivors, command } = answer;
   if (outcome === "survivors")

@@ -12,7 +12,7 @@ const PARTS: Readonly<Record<string, string>> = {
   number: "Processes are recognized by pid and start time.",
 };
 
-/** What a tier such as `cgroup+launcher+unique` means, a sentence for each part. */
+/** The meaning of a tier such as `cgroup+launcher+unique`, a sentence for each part. */
 export function tierSentences(tier: string): readonly string[] {
   return tier.split("+").map((part) => PARTS[part] ?? part);
 }

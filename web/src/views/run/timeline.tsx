@@ -9,7 +9,7 @@ const PAGE = 1_000;
 /** Older ones are left out: a run of days has thousands. */
 const SHOWN = 200;
 
-/** What happened to a run, from its record to its proven end. */
+/** The events of a run, from its record to its proven end. */
 export function Timeline({ run }: { readonly run: Run }) {
   const events = useResource(`events ${run.runId}`, (signal) => readEvents(run.runId, signal), {
     runIds: [run.runId],

@@ -17,7 +17,7 @@ const AGENT_WORDS: Readonly<Record<AgentSession["state"], string>> = {
   closed: "closed",
 };
 
-/** Whether the session's agent runs. */
+/** Shows if the session's agent runs. */
 export function AgentBadge({ state }: Pick<AgentSession, "state">) {
   return <Badge tone={AGENT_TONES[state]}>{AGENT_WORDS[state]}</Badge>;
 }

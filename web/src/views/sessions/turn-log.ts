@@ -29,7 +29,7 @@ export type Item =
   | { readonly type: "tool"; readonly id: string }
   | { readonly type: "notice"; readonly text: string };
 
-/** What the agent did in one turn, in the order of its updates. */
+/** The actions and texts of the agent in one turn, in the order of its updates. */
 export class TurnLog {
   readonly items: Item[] = [];
   readonly tools = new Map<string, ToolCall>();

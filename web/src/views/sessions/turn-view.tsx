@@ -110,7 +110,7 @@ function TurnBadge({ turn: { state, outcome, stalledAt } }: { readonly turn: Tur
   return stalledAt === null ? <Badge tone="live">running</Badge> : <Badge tone="wait">silent</Badge>;
 }
 
-/** What a person should know about how the turn ended. */
+/** Notes for a person about the end of the turn. */
 function TurnEnd({ turn }: { readonly turn: Turn }) {
   const { problem, stopReason, outcome, audit, droppedUpdates } = turn;
   const early = outcome === "completed" && stopReason !== null && stopReason !== "end_turn";

@@ -26,12 +26,12 @@ function statusText({ status, outcome, missingSince, stalledAt }: Shown): string
 }
 
 const DELIVERIES: Readonly<Record<Task["delivery"], string>> = {
-  pending: "not told yet",
-  delivered: "told",
+  pending: "not notified yet",
+  delivered: "notified",
   session_queued: "waits in its session",
   failed: "not delivered",
-  parent_missing: "nobody to tell",
-  not_applicable: "tells nobody",
+  parent_missing: "no receiver",
+  not_applicable: "no notification",
 };
 
 export function deliveryText({ delivery }: Pick<Task, "delivery">): string {

@@ -16,7 +16,7 @@ const TONES: Readonly<Record<Message["status"], Tone>> = {
   dismissed: "quiet",
 };
 
-/** Who was told what, and when. */
+/** The notifications of a task: receiver, content and time. */
 export function MessageTable({ messages }: { readonly messages: readonly Message[] }) {
   return (
     <Table
@@ -60,7 +60,7 @@ function Target({ target }: Pick<Message, "target">) {
   return <bdi class="cut">{address === null ? channel : `${channel} (${address})`}</bdi>;
 }
 
-/** What happened to the task, newest first. */
+/** The events of the task, newest first. */
 export function TaskHistory({ events }: { readonly events: readonly TaskEvent[] }) {
   return (
     <ol class="history">

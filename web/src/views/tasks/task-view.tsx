@@ -20,7 +20,7 @@ const POLL_MS = 2_000;
 
 type TaskDetails = ResponseOf<"getTask">;
 
-/** One task: its request and result, its history, and who was told about it. */
+/** One task: its request and result, its history, and its notifications. */
 export function TaskView({ params: { taskId = "" } }: ViewProps) {
   const details = useResource(
     `task ${taskId}`,

@@ -23,7 +23,7 @@ export async function findInLog(search: Search, signal: AbortSignal): Promise<nu
   return fine ?? coarse;
 }
 
-/** Where the first page with a match begins, or the page before it if the match begins there. */
+/** The offset of the first page with a match, or of the page before it if the match begins there. */
 async function firstPageWith(
   { runId, stream, text, from, end }: Search,
   maxBytes: number,

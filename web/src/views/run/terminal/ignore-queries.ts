@@ -17,7 +17,7 @@ const COLOURS = [4, 10, 11, 12];
 
 /**
  * Leaves queries of the program unanswered. The page is one of several viewers, and shows old output again: its answers
- * would arrive late, or twice, as input that nobody has typed.
+ * would arrive late, or twice, as input that no user has typed.
  */
 export function ignoreQueries({ parser }: Terminal): void {
   for (const query of QUERIES) parser.registerCsiHandler(query, () => true);

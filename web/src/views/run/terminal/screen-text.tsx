@@ -4,7 +4,7 @@ import type { Screen } from "./screen.js";
 
 const REFRESH_MS = 500;
 
-/** What the terminal shows, as text that a screen reader reads and that can be selected. */
+/** The content of the terminal as text that a screen reader reads and that can be selected. */
 export function ScreenText({ screen }: { readonly screen: Screen }) {
   const text = useSignal(screen.text());
   useEffect(() => {

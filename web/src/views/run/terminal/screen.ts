@@ -8,7 +8,7 @@ import type { TerminalSize } from "./terminal-stream.js";
 const SCROLLBACK_LINES = 20_000;
 const FONT_PX = 13;
 const SMALLEST_FONT_PX = 10;
-/** Of the element, with its border and a scroll bar below. */
+/** The padding of the element, with its border and a scroll bar below. */
 const PADDING_PX = 34;
 /** The colours of a run do not follow those of the page: programs expect a dark terminal. */
 const THEME = {

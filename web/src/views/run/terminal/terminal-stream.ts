@@ -88,7 +88,7 @@ export class TerminalStream implements Disposable {
       this.#socket.send(input.subarray(at, at + INPUT_BYTES));
   }
 
-  /** Changes the size for the program, and so for everyone who looks at it. */
+  /** Changes the size for the program, and so for all viewers. */
   resize({ rows, cols }: TerminalSize): void {
     const message: AttachClientMessage = { type: "resize", rows, cols };
     if (this.#socket?.readyState === WebSocket.OPEN) this.#socket.send(JSON.stringify(message));
@@ -135,7 +135,7 @@ export class TerminalStream implements Disposable {
     let dropped = false;
     return new Promise((resolve) => {
       socket.addEventListener("message", ({ data }: MessageEvent<string | ArrayBuffer>) => {
-        // What arrives after we closed it is sent again by the next connection.
+        // Messages after we closed the connection are sent again by the next one.
         dropped ||= socket.readyState !== WebSocket.OPEN;
         if (dropped) return;
         if (typeof data === "string") this.#onMessage(JSON.parse(data) as AttachServerMessage);
