@@ -1,5 +1,6 @@
-// The dashboard in Debian's Chromium: first paint and memory of the page with few and many runs, how many updates it shows
-// per second while many runs print, and the gateway's processor time for an open page while nothing happens.
+// The dashboard in Debian's Chromium: first paint and memory of the page with few and many runs, the cost of
+// scrolling, how many updates it shows per second while many runs print, and the gateway's processor time for an open page
+// while nothing happens.
 //
 // Usage: node bench/dashboard.mjs [many runs] [printing runs]
 import { mkdtemp, rm } from "node:fs/promises";
@@ -38,6 +39,7 @@ try {
   rows.push(await updates());
   await startRuns(many - FEW, "exec sleep 1000");
   rows.push(...(await loads(many)));
+  rows.push(await scrolling(many));
   console.log(JSON.stringify(rows));
 } finally {
   await browser.close();
@@ -90,6 +92,35 @@ async function loads(runs) {
   ];
 }
 
+/** Processor time of the page's own thread for each frame while its list scrolls. */
+async function scrolling(runs) {
+  const { page, context } = await openPage();
+  const session = await context.newCDPSession(page);
+  await session.send("Performance.enable", { timeDomain: "threadTicks" });
+  const taskMs = async () => {
+    const { metrics } = await session.send("Performance.getMetrics");
+    return 1_000 * metrics.find(({ name }) => name === "TaskDuration").value;
+  };
+  const before = await taskMs();
+  const frames = await page.evaluate(`new Promise((resolve) => {
+    let frames = 0;
+    const began = performance.now();
+    const next = (now) => {
+      frames++;
+      scrollTo(0, (frames * 120) % (document.documentElement.scrollHeight - innerHeight));
+      if (now - began < ${PRINT_MS}) requestAnimationFrame(next);
+      else resolve(frames);
+    };
+    requestAnimationFrame(next);
+  })`);
+  const each = ((await taskMs()) - before) / frames;
+  await context.close();
+  return {
+    measured: `dashboard with ${runs} runs: processor time of the page for a frame of scrolling, ms`,
+    "holdfast p50/p99": each.toFixed(1),
+  };
+}
+
 /** In MB, after a garbage collection. */
 async function usedHeap(context, page) {
   const session = await context.newCDPSession(page);
@@ -130,10 +161,18 @@ function cpuMs(pid) {
   return (Number(user) + Number(system)) * TICK_MS;
 }
 
-/** Changes of the shown document while many runs print, in frames per second that showed one. */
+/**
+ * Changes of the shown document while many runs print, in frames per second that showed one. Each run records every five
+ * seconds that it prints, so the runs are started over that time: those that start together also record together.
+ */
 async function updates() {
-  const ids = await startRuns(printing, "while :; do echo line; sleep 0.1; done");
+  const ids = [];
+  for (let begun = 0; begun < printing; begun++) {
+    ids.push(...(await startRuns(1, "while :; do echo line; sleep 0.1; done")));
+    await sleep(PRINT_MS / printing);
+  }
   const { page, context } = await openPage();
+  await sleep(PRINT_MS);
   const shown = await page.evaluate(`new Promise((resolve) => {
     let frames = 0;
     let changed = false;

@@ -26,7 +26,14 @@ const main = fileURLToPath(new URL("../dist/cli/main.js", import.meta.url));
 
 const home = await mkdtemp(join(tmpdir(), "hf-"));
 const { status } = await startGateway(home);
-const idleMb = await residentMb();
+const idleMb = await residentMb(status.pid);
+const [bareMb, serverMb] = [
+  await residentOf("setInterval(() => {}, 1e9); console.log();"),
+  await residentOf(`const { DatabaseSync } = require("@photostructure/sqlite");
+    const db = new DatabaseSync(":memory:");
+    db.exec("create table t (a)");
+    require("node:http").createServer(() => {}).listen(0, "127.0.0.1", () => console.log());`),
+];
 const token = await readOperatorToken(home);
 const connect = () => createClient({ socketPath: gatewaySocketPath(home), token });
 const client = connect();
@@ -87,6 +94,8 @@ try {
       ),
       { measured: "gateway CPU per exec, ms", "holdfast p50/p99": cpuPerExec.toFixed(2) },
       { measured: "gateway after its start, MB resident", "holdfast p50/p99": idleMb.toFixed(0) },
+      { measured: "floor: Node with a timer, MB resident", "holdfast p50/p99": bareMb.toFixed(0) },
+      { measured: "floor: Node with HTTP and SQLite, MB resident", "holdfast p50/p99": serverMb.toFixed(0) },
     ]),
   );
 } finally {
@@ -120,9 +129,20 @@ async function cpuOf(times, call) {
   return ((await cpuMs()) - before) / times;
 }
 
-async function residentMb() {
-  const found = /^VmRSS:\s+(\d+)/m.exec(await readFile(`/proc/${status.pid}/status`, "utf8"));
+async function residentMb(pid) {
+  const found = /^VmRSS:\s+(\d+)/m.exec(await readFile(`/proc/${pid}/status`, "utf8"));
   return Number(found?.[1] ?? 0) / 1024;
+}
+
+/** Of a Node process that executes this script, which prints a line when it is ready. */
+async function residentOf(script) {
+  const child = spawn(process.execPath, ["-e", script], { stdio: ["ignore", "pipe", "inherit"] });
+  try {
+    await once(child.stdout, "data");
+    return await residentMb(child.pid);
+  } finally {
+    child.kill();
+  }
 }
 
 /** Requests per second to a Node server in its own process that answers with so many bytes, as an upper bound. */

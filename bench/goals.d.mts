@@ -12,4 +12,11 @@ export interface Compared {
 type Rows = readonly Readonly<Record<string, string>>[];
 export declare const goals: readonly Goal[];
 export declare function compareWithGoals(results: Readonly<Record<string, readonly Rows[]>>): Compared[];
+export declare function rangeOfFigure(
+  results: Readonly<Record<string, readonly Rows[]>>,
+  part: string,
+  find: string,
+  from: string,
+  unit: string,
+): string | null;
 export declare function goalsWithoutRow(results: Readonly<Record<string, readonly Rows[]>>): Goal[];

@@ -246,6 +246,14 @@ export function goalsWithoutRow(results) {
   );
 }
 
+/** The range of a figure that is no goal; null: its part was not measured. Throws if the part has no such row. */
+export function rangeOfFigure(results, part, find, from, unit) {
+  const rounds = results[part] ?? [];
+  const values = rounds.map((rows) => measuredValue({ find, from, nth: 0 }, rows));
+  if (values.includes(null)) throw new Error(`${part} printed no row "${find}…" with a figure in "${from}…"`);
+  return values.length === 0 ? null : rangeText(values, { unit });
+}
+
 /** Null: the benchmark has no such row. */
 export function measuredValue({ find, from, nth }, rows) {
   const row = rows.find(({ measured }) => measured.startsWith(find));

@@ -5,8 +5,10 @@ import { mkdir, mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
+import { DatabaseSync } from "@photostructure/sqlite";
 import { openSupervisor } from "../dist/index.js";
 import { findAnchorBinary } from "../dist/anchor/binary.js";
+import { inspectProcesses } from "../dist/anchor/inspect/processes.js";
 import { openNativeObserver } from "../dist/anchor/native-observer.js";
 import { systemClock } from "../dist/async/clock.js";
 import { acquireInstanceLock } from "../dist/home/instance-lock.js";
@@ -89,8 +91,43 @@ async function decideOnly(store, home, here) {
   return classified.map(({ decision }) => decision);
 }
 
+/**
+ * The floor: reads the records, verifies their processes, and executes the statements of the decision, in one transaction
+ * that is rolled back.
+ */
+async function floorOf(path, identity, set, events) {
+  const processes = Array.from({ length: count }, (_, n) => [identity(n), identity(n)]).flat();
+  const verified = await timed(() => inspectProcesses(findAnchorBinary(), processes, { brief: true }));
+  const db = new DatabaseSync(path);
+  db.exec("begin immediate");
+  const statements = await timed(async () => {
+    const select = db.prepare("select run_id, runs.* from runs where state <> 'exited'");
+    select.setReturnArrays(true);
+    const update = db.prepare(
+      `update runs set owner_instance_id = 'bench', lease_epoch = 2, lease_expires_at = 1, ${set} where run_id = ? and lease_epoch = 1 and state <> 'exited'`,
+    );
+    const insert = db.prepare(
+      "insert into run_events (run_id, type, at, root_pid, descendants, data) values (?, 'reconcile', 1, 1, 0, ?)",
+    );
+    const data = JSON.stringify({
+      row: "anchor-alive",
+      action: "adopt",
+      by: "bench",
+      from: "other",
+      epoch: 2,
+    });
+    for (const [runId] of select.all()) {
+      update.run(runId);
+      for (let n = 0; n < events; n++) insert.run(runId, data);
+    }
+  });
+  db.exec("rollback");
+  db.close();
+  return verified.ms + statements.ms;
+}
+
 /** Each kind in its own state directory, with a live instance `other` and a dead one `gone`. */
-async function measure(measured, owner, leaseMs, identity, bareUs, check) {
+async function measure(measured, owner, leaseMs, identity, bareUs, check, floor = null) {
   const home = await mkdtemp(join(tmpdir(), "hf-bench-"));
   const instances = join(home, "instances");
   for (const name of ["other", "gone"]) await mkdir(join(instances, name), { recursive: true, mode: 0o700 });
@@ -98,6 +135,7 @@ async function measure(measured, owner, leaseMs, identity, bareUs, check) {
   const store = await openSqliteStore({ path: join(home, "store.sqlite") });
   const here = { ...(await readMachineIdentity(home)), stateId: await stateIdOf(home) };
   await fill(store, here, owner, leaseMs, identity);
+  const floorMs = floor && (await floorOf(join(home, "store.sqlite"), identity, floor.set, floor.events));
   const supervisor = await openSupervisor({ home, instanceId: "bench", onProblem: () => {} });
   const decided = await timed(() => decideOnly(store, home, here));
   check(decided.result);
@@ -105,6 +143,7 @@ async function measure(measured, owner, leaseMs, identity, bareUs, check) {
   check(first.result.decisions);
   note(measured, first.ms, bareUs);
   note("… of it, reading and deciding", decided.ms, bareUs);
+  if (floorMs !== null) note("… floor: reading, verifying and the statements alone", floorMs, bareUs);
   const second = await timed(() => supervisor.reconcile());
   note("… looked at again", second.ms, bareUs);
   await supervisor.close({ leaveRuns: true });
@@ -136,6 +175,7 @@ await measure(
   () => self,
   bareLive,
   all("adopt"),
+  { set: "updated_at = 1", events: 1 },
 );
 await measure(
   `${count} of a dead owner: verified gone, taken over, ended on record`,
@@ -144,5 +184,9 @@ await measure(
   dead,
   bareDead,
   all("lose"),
+  {
+    set: "updated_at = 1, state = 'exited', ended_at = 1, exit_reason = 'lost', exit_actor = '', exit_source = 'none', emptiness = 'unproven'",
+    events: 2,
+  },
 );
 console.log(JSON.stringify(rows));

@@ -3,7 +3,7 @@
 // with 1 if a part failed, or if a goal names a row that its part does not print.
 //
 // Usage: npm run bench -- [options]
-//   --only <part>[,<part>…]   only these parts; otherwise those that have a goal
+//   --only <part>[,<part>…]   only these parts; otherwise those that have a goal, and what their reasons quote
 //   --rounds <number>         how often each part is measured: 1, or 3 with --write
 //   --write                   write the table of docs/reference/performance.md from all saved results
 //   --resume                  keep the saved results and measure what is missing; `--rounds 0 --resume` measures nothing
@@ -27,6 +27,7 @@ const parts = {
   startup: ["startup.mjs", "10"],
   spawn: ["spawn.mjs", "400"],
   "spawn-large": ["spawn.mjs", "60", "1024"],
+  floor: ["floor.mjs", "200"],
   kill: ["kill.mjs"],
   output: ["output.mjs"],
   client: ["client.mjs", "60"],
@@ -59,7 +60,9 @@ const { values: flags } = parseArgs({
 });
 const saved = flags.results ?? join(here, "../build/bench-results.json");
 const known = Object.keys(parts);
-const wanted = flags.only?.split(",") ?? known.filter((name) => goals.some(({ part }) => part === name));
+const wanted =
+  flags.only?.split(",") ??
+  known.filter((name) => name === "floor" || goals.some(({ part }) => part === name));
 const unknown = wanted.filter((name) => !known.includes(name));
 if (unknown.length > 0) {
   console.error(`there is no part ${unknown.join(", ")}; parts: ${known.join(", ")}`);

@@ -45,7 +45,11 @@ export async function bundle(dir = `${root}/dist`, plugins = []) {
     chunkFileNames: "[name].js",
   });
   writeFileSync(`${dir}/index.js`, 'export * from "./chunks/index.js";\n');
-  await write({ main: "src/cli/main.ts" }, [...plugins, lazyBuiltins], {
+  const entries = {
+    main: "src/cli/main.ts",
+    "checkpoint-thread": "src/store/sqlite/checkpoint-thread.ts",
+  };
+  await write(entries, [...plugins, lazyBuiltins], {
     ...{ dir: `${dir}/bundle`, format: "cjs" },
     ...{ entryFileNames: "[name].cjs", chunkFileNames: "[name].cjs" },
     // All that every command loads is one file; otherwise each set of modules that the same commands share is one.

@@ -57,13 +57,15 @@ const inside = {
     "*",
   ],
   gateway: [
+    ["gateway-files.ts", "systemd-scope.ts"],
+    "locate-gateway.ts",
     ["monitoring", "auth"],
     "peers",
     "background",
     "foreground",
     "routes",
     "server",
-    "dashboard",
+    ["dashboard", "doctor"],
     "*",
   ],
   cli: [
@@ -94,7 +96,16 @@ const loadSchemas = ["api", "config"];
 const shared = ["errors.ts", "defaults.ts"];
 
 /** The folders of web/src/, lowest first. Views do not import each other's folders, so that each loads alone. */
-const webLayers = ["styles", "api", "router", "live", ["components", "charts"], "views", "app"];
+const webLayers = [
+  "styles",
+  "defaults.ts",
+  "api",
+  "router",
+  "live",
+  ["components", "charts"],
+  "views",
+  "app",
+];
 const webPackages = [
   "preact",
   "@preact/signals",
@@ -103,9 +114,9 @@ const webPackages = [
   "@xterm/addon-search",
   "uplot",
 ];
-/** The types of the API, and the paths of its routes. */
+/** The types of the API, and pure code that needs neither Node nor other code of src/. */
 const webTypes = ["api/", "model/"];
-const webValues = ["api/endpoints.ts"];
+const webValues = ["api/endpoints.ts", "text/format-units.ts", "text/task-event.ts"];
 
 /** Only the anchor code starts processes, except stty(1) for our own terminal, the gateway (with its scope), the browser, and tools of the system. */
 const startsProcesses = [
@@ -162,7 +173,9 @@ function findProblemInWeb(file, specifier, typeOnly) {
   if (!inSrc.startsWith("..")) {
     if (webValues.includes(inSrc)) return null;
     const shares = typeOnly && webTypes.some((each) => inSrc.startsWith(each));
-    return shares ? null : `web/ may import only types, of ${webTypes.join(" and ")}, from src/`;
+    return shares
+      ? null
+      : `web/ may import only types, of ${webTypes.join(" and ")}, and ${webValues.join(", ")} from src/`;
   }
   const [from, to] = [file, target].map((each) => relative(webRoot, each).split(sep));
   if (to[0] === "..") return `"${specifier}" leaves web/src`;
@@ -183,6 +196,8 @@ function findProblem(from, file, specifier, typeOnly) {
   }
   const to = pathOf(targetOf(file, specifier));
   if (to.startsWith("..")) return `"${specifier}" leaves src`;
+  if (webValues.includes(from) && !typeOnly && !webValues.includes(to))
+    return `${from} is part of the page in web/ and may import only ${webValues.join(", ")}`;
   if (to === "index.ts") return "index.ts is the public library; import the module itself";
   const [fromFolder, ...fromRest] = from.split("/");
   const [toFolder, ...toRest] = to.split("/");

@@ -90,7 +90,7 @@ static bool move_all(const struct boundary *from, const struct boundary *to, con
 }
 
 static void move_back(const struct boundary *from, const struct boundary *to) {
-  long count = os_boundary_members(to, members, tree_max());
+  long count = os_boundary_members(to, members, tree_max(), NULL, NULL);
   for (long i = 0; i < count; i++) (void)os_boundary_move(from, members[i].id.pid);
   tree_release(count);
 }

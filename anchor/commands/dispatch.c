@@ -105,6 +105,7 @@ static void handle_go(struct run *run, struct connection *connection) {
   run->phase = OPENED;
   run->go_at = run->overall_from = run->output_at = os_now_ms();
   os_gate_open(&run->child);
+  os_file_prepare(run->dir, "exit.json"); /* while the command starts */
 }
 
 static void handle_owner_frame(struct run *run, struct connection *connection, const struct frame *frame) {

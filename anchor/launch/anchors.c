@@ -19,11 +19,32 @@ const char *anchor_run(const struct anchor *anchor, int at) {
   return strcmp(anchor->heartbeat->runs[at].id, anchor->run_id) == 0 ? NULL : anchor->heartbeat->runs[at].id;
 }
 
+/* Where the pid is in the list, or belongs. */
+static size_t pid_place(const struct launcher *launcher, os_pid pid) {
+  size_t low = 0, high = launcher->pid_count;
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (launcher->pids[middle] < pid) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
 bool anchor_has_pid(os_pid pid, const void *of) {
   const struct launcher *launcher = of;
-  for (size_t i = 0; i < launcher->anchor_count; i++)
-    if (launcher->anchors[i].pid == pid && launcher->anchors[i].state != ANCHOR_LOST) return true; /* a lost one was reaped */
-  return false;
+  size_t at = pid_place(launcher, pid);
+  return at < launcher->pid_count && launcher->pids[at] == pid;
+}
+
+static void pid_add(struct launcher *launcher, os_pid pid) {
+  size_t at = pid_place(launcher, pid);
+  memmove(launcher->pids + at + 1, launcher->pids + at, (launcher->pid_count++ - at) * sizeof pid);
+  launcher->pids[at] = pid;
+}
+
+static void pid_remove(struct launcher *launcher, os_pid pid) {
+  size_t at = pid_place(launcher, pid);
+  memmove(launcher->pids + at, launcher->pids + at + 1, (--launcher->pid_count - at) * sizeof pid);
 }
 
 size_t anchors_left(const struct launcher *launcher) {
@@ -49,6 +70,9 @@ static bool make_room(struct launcher *launcher) {
   struct anchor *more = realloc(launcher->anchors, room * sizeof *more);
   if (more == NULL) return false;
   launcher->anchors = more;
+  os_pid *pids = realloc(launcher->pids, room * sizeof *pids);
+  if (pids == NULL) return false;
+  launcher->pids = pids;
   launcher->anchor_room = room;
   return true;
 }
@@ -71,6 +95,7 @@ void anchor_start(struct launcher *launcher, int connection, const char *run_id,
   struct anchor *anchor = &launcher->anchors[launcher->anchor_count++];
   *anchor = (struct anchor){.pid = pid, .kill_mode = "pid", .heartbeat = heartbeat, .kept = kept};
   snprintf(anchor->run_id, sizeof anchor->run_id, "%s", run_id);
+  pid_add(launcher, pid);
 }
 
 void anchor_lose(struct launcher *launcher, struct anchor *anchor, enum anchor_state state, int64_t code, int signal) {
@@ -79,6 +104,7 @@ void anchor_lose(struct launcher *launcher, struct anchor *anchor, enum anchor_s
   anchor->code = code;
   anchor->signal = signal;
   launcher->clean_pause = 0; /* its processes are ended at once */
+  launcher->child_ended = true;
   clients_send_lost(launcher, anchor);
 }
 
@@ -99,7 +125,10 @@ void anchors_reap(struct launcher *launcher) {
   struct os_ended ended;
   for (int reaped = 0; reaped < REAP_ROUND && os_next_ended(&ended) > 0; reaped++) {
     os_reap(ended.pid);
+    launcher->child_ended = true;
     orphan_reaped(launcher, ended.pid);
+    if (!anchor_has_pid(ended.pid, launcher)) continue;
+    pid_remove(launcher, ended.pid);
     for (size_t i = 0; i < launcher->anchor_count; i++) {
       if (launcher->anchors[i].pid != ended.pid || launcher->anchors[i].state == ANCHOR_LOST) continue;
       anchor_reaped(launcher, i, &ended);

@@ -110,7 +110,7 @@ static long count_in_boundaries(const struct launcher *launcher, const struct an
   long total = 0;
   for (int at = -1; at < RUNS_MAX; at++) {
     if (!find_boundary(launcher, anchor, at, &boundary)) continue;
-    long count = os_boundary_members(&boundary, members, tree_max());
+    long count = os_boundary_members(&boundary, members, tree_max(), NULL, NULL);
     for (long i = 0; i < count; i++) total += !tree_dead(&members[i]);
     if (count > 0) tree_release(count);
     os_boundary_close(&boundary);
@@ -192,6 +192,10 @@ static bool sweep_anchor(struct launcher *launcher, size_t at, long left, uint64
 }
 
 bool orphans_end(struct launcher *launcher, uint64_t now) {
+  /* A process becomes our child when its anchor ends. Listing the children takes time for each anchor, so they are not
+   * listed at every event. */
+  if (!launcher->child_ended && launcher->clean_pause == 0) return false;
+  launcher->child_ended = false;
   /* Counted on the raw list including zombies: a tree that keeps forking always has one entry until it is reaped. */
   if (!any_lost(launcher) && os_count_children(anchor_has_pid, launcher) == 0) return false;
   os_raise_priority(true);

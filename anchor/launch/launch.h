@@ -70,6 +70,9 @@ struct launcher {
 
   struct anchor *anchors;
   size_t anchor_count, anchor_room;
+  os_pid *pids; /* of the anchors that are not reaped, ascending */
+  size_t pid_count;
+  bool child_ended; /* since the last check for orphans */
   struct stuck stuck[STUCK_MAX];
   int stuck_count;
   uint64_t clean_pause; /* until the next check of dead anchors; 0: there are none */
@@ -97,7 +100,7 @@ bool anchor_is_lost(const struct anchor *anchor);
 /* Returns the runs of an anchor, at -1 to RUNS_MAX - 1: the run it was started for, and those in its heartbeat. NULL:
  * no run at this place. */
 const char *anchor_run(const struct anchor *anchor, int at);
-/* True for a pid that belongs to an anchor. `of` is the launcher. */
+/* True for a pid that belongs to an anchor, until it is reaped. `of` is the launcher. */
 bool anchor_has_pid(os_pid pid, const void *of);
 /* Number of anchors whose runs are not swept. */
 size_t anchors_left(const struct launcher *launcher);

@@ -161,6 +161,7 @@ int launch_mode(const char *instance_dir, const char *instance, char *argv, size
   announce(&launcher);
   loop(&launcher, listener, events);
   free(launcher.anchors);
+  free(launcher.pids);
   if (launcher.have_cgroup) os_boundaries_leave(launcher.runs_cgroup); /* before the socket, because a successor creates cgroups if there are none */
   os_path_remove(socket);
   return 0;

@@ -101,7 +101,7 @@ static long collect_run(void *of, int signal) {
     return count < 0 ? 0 : count;
   }
   if (overdue->boundary.cgroup >= 0) {
-    long count = os_boundary_members(&overdue->boundary, members, tree_max());
+    long count = os_boundary_members(&overdue->boundary, members, tree_max(), NULL, NULL);
     for (long i = 0; signal != 0 && i < count; i++)
       if (members[i].state != 'T') os_signal(&members[i], signal);
     return count < 0 ? 0 : count;
@@ -193,6 +193,7 @@ static void watch_anchor(struct launcher *launcher, struct anchor *anchor, uint6
 void anchors_watch(struct launcher *launcher, uint64_t now, bool held) {
   if (now < launcher->watch_at) return;
   launcher->watch_at = now + WATCH_MS;
+  launcher->child_ended = true; /* a child that was missed is found within this time */
   for (size_t i = 0; i < launcher->anchor_count; i++) {
     struct anchor *anchor = &launcher->anchors[i];
     if (anchor->state == ANCHOR_ALIVE && anchor->heartbeat != NULL) watch_anchor(launcher, anchor, now, held ? HELD_SLACK_MS : 0);

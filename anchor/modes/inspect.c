@@ -119,7 +119,7 @@ static bool inspect_members(const char *line) {
   struct boundary boundary;
   const char *end = number_at(line, &inode);
   if (end == NULL || end[0] != ' ' || !os_is_boundary_path(end + 1)) return false;
-  long count = os_boundary_reopen(&boundary, end + 1, inode) ? os_boundary_members(&boundary, members, tree_max()) : -1;
+  long count = os_boundary_reopen(&boundary, end + 1, inode) ? os_boundary_members(&boundary, members, tree_max(), NULL, NULL) : -1;
   struct json json = evidence_begin();
   if (count < 0) json_raw(&json, "null");
   else json_members(&json, count);

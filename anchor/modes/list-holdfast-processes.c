@@ -134,7 +134,7 @@ static void json_markers(struct json *json, os_pid pid) {
 }
 
 static void show_boundary(const struct boundary *boundary, const char *place, const char *run_id) {
-  long count = os_boundary_members(boundary, members, tree_max());
+  long count = os_boundary_members(boundary, members, tree_max(), NULL, NULL);
   int shown = 0;
   struct json json = evidence_begin();
   json_key_string(&json, "{\"kind\":", "cgroup");

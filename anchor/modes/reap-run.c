@@ -69,7 +69,7 @@ static long collect_tree(void *unused, int signal) {
     for (long i = before; i < known; i++)
       if (!tree_dead(&members[i])) keep_new(os_children(&members[i], members + known, tree_room(known), is_spared, NULL, signal));
   }
-  long more = os_boundary_members(&reap_boundary, members + known, tree_room(known));
+  long more = os_boundary_members(&reap_boundary, members + known, tree_room(known), NULL, NULL);
   if (more > 0) keep_new(more);
   return known;
 }

@@ -52,7 +52,7 @@ bool name_directory(struct run *run) {
 }
 
 void remove_directory(struct run *run) {
-  static const char *const files[] = {"sock", "key", "stop.json", "anchor.json"};
+  static const char *const files[] = {"sock", "key", "stop.json", "anchor.json", ".anchor.json.new"};
   int error = errno;
   for (size_t i = 0; run->dir >= 0 && i < sizeof files / sizeof *files; i++) os_file_remove(run->dir, files[i]);
   os_directory_remove(run->directory);

@@ -151,8 +151,12 @@ static void on_child_at_gate(struct run *run, enum step step, int error) {
     run->session = run->child.id.pid;
     if (run->owner != NULL) send_welcome(run, run->owner);
     if (run->owner != NULL) connection_flush(run->owner);
+    if (run->warm) {
+      os_file_prepare(run->dir, "anchor.json"); /* saved between START and GO */
+      return;
+    }
     /* While the owner commits the record. GO is read only afterwards. */
-    if (run->warm || save_anchor_file(run)) return;
+    if (save_anchor_file(run)) return;
     report_failure(run, (struct child_report){.step = STEP_DIRECTORY, .error = errno});
     close_gate(run);
     return;

@@ -8,8 +8,9 @@ const COLOURS = [
   ["#8250df", "#bc8cff"],
   ["#bf3989", "#f778ba"],
   ["#57606a", "#9ea7b3"],
+  ["#9a6700", "#d29922"],
 ];
-const DASHES = ["", "7 4", "2 3", "9 3 2 3", "1 5", "12 5"];
+const DASHES = ["", "7 4", "2 3", "9 3 2 3", "1 5", "12 5", "4 2 1 2 1 2"];
 
 /** `panels`: each { title, x, y, lines: [{ name, points: [[x, y], …] }] }. */
 export function logPlot(panels, description) {

@@ -1,5 +1,5 @@
 import { compareWithGoals } from "../goals.mjs";
-import { reasons } from "../reasons.mjs";
+import { reasonOf } from "../reasons.mjs";
 import { markdownTable, writeBlock } from "./marked-block.mjs";
 
 const PAGE = "docs/reference/performance.md";
@@ -7,9 +7,10 @@ const PAGE = "docs/reference/performance.md";
 /** Writes the table of the goals, and the reasons of what is missed. `results`: by part, its rounds. */
 export function writeGoals(results) {
   const rounds = Object.values(results).flat();
-  const compared = compareWithGoals(
-    Object.fromEntries(Object.entries(results).map(([name, list]) => [name, list.map(({ rows }) => rows)])),
+  const rows = Object.fromEntries(
+    Object.entries(results).map(([name, list]) => [name, list.map((each) => each.rows)]),
   );
+  const compared = compareWithGoals(rows);
   const table = markdownTable(
     ["work", "goal", "measured", "", "command: `npm run bench --`"],
     compared.map(({ work, goal, range, verdict, part }) => [
@@ -23,7 +24,7 @@ export function writeGoals(results) {
   const missed = compared.filter(({ verdict }) => verdict !== "met" && verdict !== "not measured");
   const why = missed.map(({ work, range, verdict }) => {
     const state = verdict === "MISSED" ? "missed" : verdict;
-    return `- **${work}** (${range}; ${state}). ${reasons[work] ?? "The reason is not known."}`;
+    return `- **${work}** (${range}; ${state}). ${reasonOf(work, rows)}`;
   });
   const text = [
     describeRounds(rounds),

@@ -22,6 +22,7 @@ export const contract = {
   stop: gateway.stopRoute,
   listGateways: gateway.listGatewaysRoute,
   health: gateway.healthRoute,
+  doctor: gateway.doctorRoute,
   events: gateway.eventsRoute,
   openDashboard: dashboard.openDashboardRoute,
   closeDashboard: dashboard.closeDashboardRoute,

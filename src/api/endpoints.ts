@@ -4,6 +4,7 @@ export const endpoints = {
   stop: { method: "POST", path: "/v1/gateway/stop" },
   listGateways: { method: "GET", path: "/v1/gateways" },
   health: { method: "GET", path: "/v1/health" },
+  doctor: { method: "GET", path: "/v1/doctor" },
   events: { method: "GET", path: "/v1/events" },
   openDashboard: { method: "POST", path: "/v1/dashboard" },
   closeDashboard: { method: "DELETE", path: "/v1/dashboard" },

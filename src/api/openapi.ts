@@ -16,6 +16,7 @@ const TAGS: Readonly<Record<string, readonly [name: string, description: string]
   events: ["Gateway", ""],
   dashboard: ["Gateway", ""],
   health: ["Gateway", ""],
+  doctor: ["Gateway", ""],
   runs: ["Runs", "Commands and their processes."],
   "runs-view": ["Runs", ""],
   exec: ["Runs", ""],

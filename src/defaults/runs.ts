@@ -67,8 +67,8 @@ export const runDefaults = {
   reattachPauseMs: 25,
   /** After the leader's exit, the end of the run usually follows within a millisecond; only a longer wait is recorded as `exiting`. */
   exitingNoteMs: 20,
-  /** A command that ends within this time is recorded in one write with its start. Reads of the same process do not wait for it. */
-  startNoteMs: 10,
+  /** A command that ends within this time is recorded in one write with its start, or with its stop. Reads of the same process do not wait for it. */
+  waitForEndMs: 10,
   /** Time that close() allows for the last messages, besides grace period, kill report and drain. */
   closeSlackMs: 2_000,
   /** Records reconciled at the same time after a restart. The work is on sockets and files, so a few dozen are enough. */

@@ -9,6 +9,16 @@ export const storeDefaults = {
   /** Pause before a locked SQLite file is tried again; doubles. A transaction takes well under a millisecond, and 20 attempts a second cost nothing while a lock stays. */
   storeLockRetryMs: 1,
   storeLockRetryMaxMs: 50,
+  /** Commits between two looks at the size of SQLite's log. A look takes ten microseconds. */
+  storeLogCheckCommits: 16,
+  /** Size of SQLite's log at which commits are held off so that it starts again: 16 MB, four times the size at which a checkpoint starts. */
+  storeLogRestartPages: 4_000,
+  /** How long a commit may be held off for that, by another process that reads. */
+  storeLogRestartMs: 50,
+  /** Size of SQLite's log at which a commit makes the checkpoint, which takes a busy disk half a second: 64 MB, which the thread for checkpoints does not let it reach. */
+  storeLogMaxPages: 16_000,
+  /** The thread for checkpoints ends after this time without one: its start takes 20 ms of another core. */
+  storeLogIdleMs: 30_000,
   /** Connections of one supervisor to PostgreSQL, without the gateway's listening one. Statements take a millisecond, and a server has about a hundred connections for all clients. */
   storeConnections: 4,
   /** All connections but one are closed after this time without use. It is below the interval of periodic jobs, so that an idle gateway closes them. */

@@ -37,6 +37,7 @@ import {
 } from "./background/waiting-notifier.js";
 import { Dashboard } from "./dashboard/dashboard.js";
 import { EventFollower } from "./monitoring/event-follower.js";
+import { createDoctor } from "./doctor/doctor.js";
 import { HealthHistory } from "./monitoring/health-history.js";
 import { Metrics } from "./monitoring/metrics.js";
 import { StoreHealth } from "./monitoring/store-write-health.js";
@@ -102,7 +103,8 @@ export async function composeGateway(options: ComposeOptions): Promise<GatewaySe
   // A failure is repaired by the next periodic job.
   const onRead = (sessionId: string): Promise<void> =>
     acknowledgeReadMessages(store, { sessionId, waker }).catch(() => undefined);
-  const onDelivered = (sessionId: string): void => void onRead(sessionId);
+  // In the next turn of the event loop: the answer to the prompt is sent first.
+  const onDelivered = (sessionId: string): void => void setImmediate(() => void onRead(sessionId));
   const oneShotAgents = new OneShotAgents({
     ...{ supervisor, sessions, history, store, onProblem, onDelivered },
     agents: agents.all,
@@ -189,6 +191,7 @@ export async function composeGateway(options: ComposeOptions): Promise<GatewaySe
       const reconciled = totals.reconciled.toReversed();
       return { samples: [...healthHistory.samples()], cleaned: totals.cleaned, reconciled };
     },
+    doctor: createDoctor(home),
     dashboard: {
       open: (requester, port) => dashboard.open(requester, port),
       close: () => dashboard.close(),

@@ -106,18 +106,22 @@ export async function openGateway({
   const until = signal === undefined ? {} : { signal };
   const replaced = deferred<InstanceTaken>();
   let isReplaced = false;
-  const { supervisor, store } = await openSupervisorAndStore({
-    home,
-    instanceId,
-    actor: `gateway:${instanceId}`,
-    onProblem,
-    onTaken: (error) => {
-      isReplaced = true;
-      replaced.resolve(error);
+  const storeOptions = { backgroundCheckpoints: true };
+  const { supervisor, store } = await openSupervisorAndStore(
+    {
+      home,
+      instanceId,
+      actor: `gateway:${instanceId}`,
+      onProblem,
+      onTaken: (error) => {
+        isReplaced = true;
+        replaced.resolve(error);
+      },
+      withheldEnv: secretVariables(config.channels),
+      ...(waitForStore ? { onStoreAway, ...until } : {}),
     },
-    withheldEnv: secretVariables(config.channels),
-    ...(waitForStore ? { onStoreAway, ...until } : {}),
-  }).catch((error: unknown) => {
+    storeOptions,
+  ).catch((error: unknown) => {
     if (error instanceof InstanceLocked) throw gatewayAlreadyRunning(home, error);
     removeWaitFile(home);
     throw error;

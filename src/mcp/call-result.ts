@@ -6,7 +6,7 @@ import { ArgumentsRefused, type ToolAnswer } from "./tool.js";
 /** The next step after an error, for errors whose message does not say it for a model. */
 const NEXT_STEPS: Readonly<Record<string, string>> = {
   EXEC_DENIED:
-    "Use another command, or ask the user to allow it (holdfast approvals, or an exec rule of the session).",
+    "Check the name of the program, use another command, or ask the user to allow it (holdfast approvals, or an exec rule of the session).",
   RUN_NOT_FOUND: "process list shows the commands that this session can see.",
   NOT_FOUND:
     "List what exists (process, tasks, sessions or agents, with action list) and use an id from there.",

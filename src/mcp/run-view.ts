@@ -84,6 +84,7 @@ export function stateText(run: RunRecord, failure: string | null): string {
   const detail = exit?.detail === null || exit?.detail === undefined ? "" : `: ${exit.detail}`;
   if (failure === null) return `${run.runId} ended with exit code ${exit?.code ?? 0}`;
   if (failure === "exit-code") return `${run.runId} failed with exit code ${exit?.code ?? "unknown"}`;
+  if (failure === "overall-timeout") return `${run.runId} was stopped because its time was over${detail}`;
   if (failure === "signal") return `${run.runId} was ended by ${exit?.signal ?? "a signal"}${detail}`;
   return `${run.runId} failed (${failure})${detail}`;
 }

@@ -130,13 +130,14 @@ export function createAcpQueries(deps: AcpQueryDeps): Pick<RouteHandlers, AcpQue
       return { updates: updates.map(acpUpdateResponse), after: updates.at(-1)?.seq ?? after };
     },
 
-    acpPermissions: async ({ query: { session, all, limit } }, { requester }) => {
+    acpPermissions: async ({ query: { session, all, decided, limit } }, { requester }) => {
       const of =
         session === undefined
           ? {}
           : { sessionId: (await requireAcpSession(deps, requester, session)).sessionId };
-      const pending = all === true ? {} : { pending: true };
-      const found = await store.listAcpPermissionRequests({ ...of, ...pending, ...seenBy(requester), limit });
+      const which =
+        decided === true ? { pending: false, newestFirst: true } : all === true ? {} : { pending: true };
+      const found = await store.listAcpPermissionRequests({ ...of, ...which, ...seenBy(requester), limit });
       return { permissions: await Promise.all(found.map(withQuestion)) };
     },
   };

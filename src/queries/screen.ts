@@ -71,7 +71,11 @@ export class ScreenCache implements AsyncDisposable {
 }
 
 export function assertHasTerminal({ runId, io }: RunRecord): void {
-  if (io !== "pty") throw new BadInput("runId", `run ${runId} has no terminal; start it with a PTY`);
+  if (io !== "pty")
+    throw new BadInput(
+      "runId",
+      `run ${runId} has no terminal; it must be started with one (--pty, over MCP terminal: true)`,
+    );
 }
 
 export async function screenshot(screenCache: ScreenCache, record: RunRecord): Promise<ScreenSnapshot> {

@@ -142,6 +142,12 @@ export class Approvals implements AsyncDisposable {
     return (await this.#store.listApprovals({ pending: true })).map((approval) => this.#view(approval));
   }
 
+  /** The decided questions, the newest first. */
+  async listDecided(limit: number): Promise<readonly ApprovalView[]> {
+    const found = await this.#store.listApprovals({ pending: false, newestFirst: true, limit });
+    return found.map((approval) => this.#view(approval));
+  }
+
   /** A page of a waiting question. Null: no such approval; without pages: it does not wait at this gateway. */
   async page(
     id: string,

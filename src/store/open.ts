@@ -4,17 +4,24 @@ import { HoldfastError } from "../errors.js";
 import { requireNotLink } from "../home/own-file.js";
 import type { StoreLocation } from "./location.js";
 import type { MigrationStatus } from "./sql/migrations.js";
+import type { SqliteStoreOptions } from "./sqlite/open.js";
 import type { ReadStore, Store, StoreCheck } from "./store.js";
 
 // Each database module is loaded only where it is used, because loading it delays every command.
 
+export type OpenStoreOptions = Pick<SqliteStoreOptions, "backgroundCheckpoints">;
+
 /** Opens the store for writing. `name` is shown by the database server. */
-export async function openStore(storePath: string, name: string): Promise<Store> {
+export async function openStore(
+  storePath: string,
+  name: string,
+  options: OpenStoreOptions = {},
+): Promise<Store> {
   const url = await databaseUrl();
   if (url === null) {
     requireNotLink(storePath);
     const { openSqliteStore } = await import("./sqlite/open.js");
-    return openSqliteStore({ path: storePath });
+    return openSqliteStore({ path: storePath, ...options });
   }
   const { openPostgresStore } = await import("./postgres/open.js");
   return openPostgresStore({ url, name, migrate: await migrationMode() });

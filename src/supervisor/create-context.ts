@@ -32,7 +32,7 @@ export interface SupervisorDependencies {
   readonly home: string;
   readonly stateId?: string;
   readonly actor?: string;
-  readonly startNoteMs?: number;
+  readonly waitForEndMs?: number;
   readonly discardOutput?: boolean;
   readonly withheldEnv?: readonly string[];
   readonly onProblem?: (problem: Problem) => void;
@@ -62,7 +62,7 @@ export function createContext(
     actor = `supervisor:${instanceId}`,
     discardOutput = false,
     withheldEnv = [],
-    startNoteMs = defaults.startNoteMs,
+    waitForEndMs = defaults.waitForEndMs,
     locks,
   } = dependencies;
   const report = (problem: Problem): void => {
@@ -117,7 +117,7 @@ export function createContext(
       // The store accepts writes again: renew at once, so that runs can be controlled without waiting for the timer.
       if (leases.fenced) void leases.renew();
     }),
-    startNoteMs,
+    waitForEndMs,
     runs,
     inserting: new Set(),
     closing: null,

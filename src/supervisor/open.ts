@@ -10,7 +10,7 @@ import { stateIdOf } from "../home/state-identity.js";
 import { resolveHome } from "../home/state-directory.js";
 import { isInstanceId, newIncarnationId, newInstanceId } from "../model/ids.js";
 import { FileRunCopy, localCopyDirectory } from "../store/local-copy/run-copy.js";
-import { openStore } from "../store/open.js";
+import { openStore, type OpenStoreOptions } from "../store/open.js";
 import { openStateDirectory } from "../store/open-state-directory.js";
 import { retryWhileStoreAway, type StoreWait } from "../store/retry-while-away.js";
 import type { Store } from "../store/store.js";
@@ -26,6 +26,7 @@ export async function openSupervisor(options: SupervisorOptions = {}): Promise<S
 /** Also returns the store, to share its connections. It is closed with the supervisor. */
 export async function openSupervisorAndStore(
   options: SupervisorOptions,
+  storeOptions: OpenStoreOptions = {},
 ): Promise<{ readonly supervisor: Supervisor; readonly store: Store }> {
   const { instanceId = newInstanceId() } = options;
   if (!isInstanceId(instanceId))
@@ -49,7 +50,7 @@ export async function openSupervisorAndStore(
     const localCopy = new FileRunCopy(localCopyDirectory(home));
     const keepaliveLinks = new KeepaliveLinks(host, localCopy, instanceId);
     const store = await retryWhileStoreAway(
-      () => openStore(storePath, instanceId),
+      () => openStore(storePath, instanceId, storeOptions),
       storeWaitOptions(options, keepaliveLinks),
     );
     opened.push(store);

@@ -45,7 +45,7 @@ export class RunReader {
 
   async listRunsOrLocal(filter: RunFilter = {}, withinMs: number = defaults.localListMs): Promise<RunList> {
     const { store, localCopy } = this.#context;
-    flushStarts(this.#context);
+    flushWaitingWrites(this.#context);
     if (localCopy === null) return { runs: await store.listRuns(filter), storeAway: null };
     return this.#fallback.query<RunList>(
       async () => ({ runs: await store.listRuns(filter), storeAway: null }),
@@ -58,8 +58,8 @@ export class RunReader {
   }
 }
 
-/** Writes the starts that wait for the end of their runs, so that a reader sees the runs as they are. */
-export function flushStarts({ runs }: SupervisorContext): void {
+/** Writes the starts and stops that wait for the end of their runs, so that a reader sees the runs as they are. */
+export function flushWaitingWrites({ runs }: SupervisorContext): void {
   for (const { writeQueue } of runs.values()) writeQueue.flush();
 }
 

@@ -34,7 +34,7 @@ import { UnreachableTracker } from "./reconcile/unreachable.js";
 import { applyRetention, stateDirectoryFilter } from "./retention.js";
 import { runHandle } from "./run-handle.js";
 import type { AdoptOptions, CancelOptions, ReadOptions, ReadyOptions } from "./check-options.js";
-import { flushStarts, RunReader } from "./run-reader.js";
+import { flushWaitingWrites, RunReader } from "./run-reader.js";
 import { awaitRunEnds, closeRun, detachAll, detachRun } from "./run/stop-and-detach.js";
 import type { LiveRun, SupervisorContext } from "./run/live-run.js";
 import { awaitReady, endedBeforeReady } from "./run/readiness.js";
@@ -169,7 +169,7 @@ class DefaultSupervisor implements Supervisor {
   }
 
   async listRuns(filter: RunFilter = {}): Promise<readonly RunRecord[]> {
-    flushStarts(this.#context);
+    flushWaitingWrites(this.#context);
     return this.#context.store.listRuns(filter);
   }
 
@@ -185,7 +185,7 @@ class DefaultSupervisor implements Supervisor {
   }
 
   async listEvents(filter: EventFilter = {}): Promise<readonly RunEvent[]> {
-    flushStarts(this.#context);
+    flushWaitingWrites(this.#context);
     return this.#context.store.listEvents(filter);
   }
 

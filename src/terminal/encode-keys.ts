@@ -225,7 +225,8 @@ const FURTHER_CONTROLS: Readonly<Record<string, string>> = {
 
 function unknownKeyError(word: string, name: string): BadInput {
   const near = didYouMean(name, keyNames);
-  const hint = near.length > 0 ? `did you mean ${near.join(", ")}?` : "keys are Enter, C-c, Up, F1, …;";
+  const hint =
+    near.length > 0 ? `did you mean ${near.join(", ")}?` : "keys are Enter, C-c, Up, F1 and others.";
   return new BadInput("keys", `no key ${quoteWord(word)}: ${hint} To type it as text, write literal:…`);
 }
 

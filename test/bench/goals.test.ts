@@ -3,7 +3,7 @@ import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { compareWithGoals, goals, goalsWithoutRow } from "../../bench/goals.mjs";
-import { reasons } from "../../bench/reasons.mjs";
+import { reasonOf, reasons } from "../../bench/reasons.mjs";
 import { temporaryDirectory } from "../support/temporary-directory.js";
 
 const row = (ratio: string): Record<string, string> => ({
@@ -79,4 +79,14 @@ test("every goal is measured by a part that npm run bench knows", () => {
 
 test("every reason of a miss belongs to a goal", () => {
   expect(Object.keys(reasons).filter((work) => !goals.some((goal) => goal.work === work))).toEqual([]);
+});
+
+test("a reason quotes the measured figures, or that they were not measured", () => {
+  const work = "KILL to terminal record, 1 process";
+  const rows = ["0.45", "0.50"].map((ms) => [
+    { measured: "kill of 1 process, its end recorded and synced", "ms p50/p99": `${ms} / 1.23` },
+  ]);
+  expect(reasonOf(work, { floor: rows })).toContain("Plain Node takes 0.45 to 0.5 ms to kill");
+  expect(reasonOf(work, {})).toContain("Plain Node takes (not measured) to kill");
+  expect(() => reasonOf(work, { floor: [[]] })).toThrow('floor printed no row "kill of 1 process');
 });

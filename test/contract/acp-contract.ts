@@ -197,6 +197,10 @@ export function acpContract(name: string, createDatabase: () => Promise<TestData
       expect(await store.listAcpPermissionRequests({ sessionId: id, answered: false })).toHaveLength(1);
       await store.commitAcpChange(id, "in_1", { answered: ["prm_1"] });
       expect(await store.listAcpPermissionRequests({ sessionId: id, answered: false })).toEqual([]);
+      const later = { ...newAcpPermission(id, "prm_2"), askedAt: permission.askedAt + 1 };
+      await store.commitAcpChange(id, "in_1", { newPermission: later });
+      const newest = await store.listAcpPermissionRequests({ newestFirst: true });
+      expect(newest.map((each) => each.id)).toEqual(["prm_2", "prm_1"]);
     });
 
     test("updates of any text and size are stored", async () => {

@@ -94,6 +94,7 @@ export function approvalContract(name: string, createDatabase: () => Promise<Tes
       expect(await ids({ sessionId: two.id })).toEqual([c.id, b.id]);
       expect(await ids({ gatewayInstanceId: "in_2" })).toEqual([b.id]);
       expect(await ids({ limit: 1 })).toEqual([c.id]);
+      expect(await ids({ newestFirst: true, limit: 2 })).toEqual([a.id, b.id]);
       expect(await store.deleteDecidedApprovals(allowed.at)).toBe(0);
       expect(await store.deleteDecidedApprovals(allowed.at + 1)).toBe(1);
       expect(await ids({})).toEqual([b.id, a.id]);

@@ -2,15 +2,23 @@ import { expect } from "vitest";
 import type { GatewayClient } from "../../src/api/client.js";
 import type { BrowserForFile, BrowserPage } from "./browser.js";
 
-/** Opens a view of the dashboard in a browser of its own. */
+/** Opens a view of the dashboard in a browser of its own, with the operator's rights or those of a session. */
 export async function openView(
   browser: BrowserForFile,
   client: GatewayClient,
   path: string,
-  options: { readonly width?: number; readonly height?: number; readonly dark?: boolean } = {},
+  {
+    session,
+    ...look
+  }: {
+    readonly width?: number;
+    readonly height?: number;
+    readonly dark?: boolean;
+    readonly session?: string;
+  } = {},
 ): Promise<BrowserPage> {
-  const opened = await browser.open(options);
-  const { url } = await client.openDashboard({ body: {} });
+  const opened = await browser.open(look);
+  const { url } = await client.openDashboard({ body: session === undefined ? {} : { session } });
   await opened.page.goto(url);
   // The link has been exchanged: leaving earlier would lose the login.
   await opened.page.getByTitle("connection: live").waitFor();

@@ -72,7 +72,7 @@ bool os_boundary_reopen(struct boundary *boundary, const char *recorded, uint64_
 const char *os_boundary_state(const char *path, uint64_t inode) {
   struct boundary boundary;
   if (!os_boundary_reopen(&boundary, path, inode)) return "unknown";
-  long count = os_boundary_members(&boundary, members, tree_max());
+  long count = os_boundary_members(&boundary, members, tree_max(), NULL, NULL);
   bool empty = count == 0 && os_boundary_empty(&boundary);
   tree_release(count);
   os_boundary_close(&boundary);
@@ -103,10 +103,15 @@ enum emptiness os_boundary_missing(int error) {
 
 bool os_boundary_holds(const struct boundary *boundary, os_pid pid) { return boundary->cgroup < 0 || lineage_holds(boundary->cgroup, pid); }
 
-long os_boundary_members(const struct boundary *boundary, struct member *out, long max) {
+long os_boundary_members(const struct boundary *boundary, struct member *out, long max, bool (*skip)(os_pid, const void *), const void *of) {
   if (boundary->cgroup < 0) return 0;
   (void)lineage_scan();
-  return lineage_members(boundary->cgroup, out, max);
+  long found = lineage_members(boundary->cgroup, out, max), kept = 0;
+  for (long i = 0; i < found; i++) {
+    if (skip != NULL && skip(out[i].id.pid, of)) os_release(&out[i]);
+    else out[kept++] = out[i];
+  }
+  return found < 0 ? found : kept;
 }
 
 bool os_boundary_move(const struct boundary *boundary, os_pid pid) {

@@ -64,8 +64,8 @@ int os_boundary_events(const struct boundary *boundary);
 void os_boundary_events_read(int events);
 /* Closes the boundary here; the processes stay in it. */
 void os_boundary_close(struct boundary *boundary);
-/* Collects its processes, also those in nested cgroups. -1: it cannot be read. */
-long os_boundary_members(const struct boundary *boundary, struct member *out, long max);
+/* Collects its processes, also those in nested cgroups, without those that `skip` accepts (NULL: all). -1: it cannot be read. */
+long os_boundary_members(const struct boundary *boundary, struct member *out, long max, bool (*skip)(os_pid, const void *), const void *of);
 void os_boundary_remove(struct boundary *boundary);
 
 #endif

@@ -85,6 +85,8 @@ bool os_file_truncate(int fd, uint64_t size);
 /* Offset of the first hole; the size if there is none or holes are not known; -1: it cannot be told. */
 int64_t os_file_hole(int fd);
 void os_file_remove(int dir, const char *name);
+/* Creates what os_file_save writes first, so that a later save takes less time. It saves without this, too. */
+void os_file_prepare(int dir, const char *name);
 /* Replaces the file atomically: a reader never sees half a file. */
 bool os_file_save(int dir, const char *name, const void *data, size_t size);
 

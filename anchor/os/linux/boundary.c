@@ -166,6 +166,12 @@ void os_boundary_close(struct boundary *boundary) {
   boundary->cgroup = -1;
 }
 
+/* The processes to leave out; `skip` may be NULL. */
+struct left_out {
+  bool (*skip)(pid_t, const void *);
+  const void *of;
+};
+
 static bool found_before(const struct member *found, long count, pid_t pid) {
   while (count-- > 0)
     if (found[count].id.pid == pid) return true;
@@ -173,12 +179,13 @@ static bool found_before(const struct member *found, long count, pid_t pid) {
 }
 
 /* Adds the processes of one cgroup and of nested ones. A process that moves meanwhile is added once. */
-static long members_below(const struct boundary *boundary, int cgroup, int depth, struct member *out, long count, long max) {
+static long members_below(const struct boundary *boundary, int cgroup, int depth, struct member *out, long count, long max, struct left_out left_out) {
   static char text[64 * 1024];
   if (read_file_at(cgroup, "cgroup.procs", text, sizeof text) < 0) return depth == 0 ? -1 : count;
   const pid_t *pids;
   long listed = listed_pids(text, &pids), before = count;
   for (long i = 0; i < listed && count < max; i++) {
+    if (left_out.skip != NULL && left_out.skip(pids[i], left_out.of)) continue;
     if (found_before(out, before, pids[i]) || !os_read_process(pids[i], &out[count])) continue;
     if (holds_in(boundary, cgroup, pids[i]) && (out[count].handle < 0 || still_alive(out[count].handle))) count++;
     else os_release(&out[count]);
@@ -189,15 +196,16 @@ static long members_below(const struct boundary *boundary, int cgroup, int depth
     if (entry->d_type != DT_DIR || entry->d_name[0] == '.') continue;
     int nested = openat(cgroup, entry->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     if (nested < 0) continue;
-    count = members_below(boundary, nested, depth + 1, out, count, max);
+    count = members_below(boundary, nested, depth + 1, out, count, max, left_out);
     close(nested);
   }
   closedir(entries);
   return count;
 }
 
-long os_boundary_members(const struct boundary *boundary, struct member *out, long max) {
-  return boundary->cgroup < 0 ? 0 : members_below(boundary, boundary->cgroup, 0, out, 0, max);
+long os_boundary_members(const struct boundary *boundary, struct member *out, long max, bool (*skip)(pid_t, const void *), const void *of) {
+  if (boundary->cgroup < 0) return 0;
+  return members_below(boundary, boundary->cgroup, 0, out, 0, max, (struct left_out){.skip = skip, .of = of});
 }
 
 void os_boundary_remove(struct boundary *boundary) {

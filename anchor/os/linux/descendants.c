@@ -64,17 +64,17 @@ static long scan_children(pid_t parent) {
   return count;
 }
 
-/* Fills `children`; -1 if they cannot be listed. Each thread has its own list. */
-static long list_children(pid_t parent) {
+/* Fills `children`; -1 if they cannot be listed. Each thread has its own list: `threads` is their number. */
+static long list_children(pid_t parent, int threads) {
   char path[64];
   struct stat_line line;
   scanned = false;
   if (test_disable.children) return scan_children(parent);
-  if (!read_stat(parent, &line)) return !short_of_descriptors(errno) && access("/proc/self/stat", R_OK) == 0 ? 0 : -1;
   snprintf(path, sizeof path, "/proc/%d/task/%d/children", parent, parent);
   long count = parse_children_file(path, 0);
+  if (count < 0 && !read_stat(parent, &line)) return !short_of_descriptors(errno) && access("/proc/self/stat", R_OK) == 0 ? 0 : -1;
   if (count < 0) return scan_children(parent);
-  if (line.threads <= 1) return count;
+  if (threads <= 1) return count;
   snprintf(path, sizeof path, "/proc/%d/task", parent);
   DIR *tasks = opendir(path);
   if (tasks == NULL) record_lookup_failure();
@@ -91,18 +91,18 @@ static long list_children(pid_t parent) {
 }
 
 long os_count_children(bool (*skip)(pid_t, const void *), const void *of) {
-  long found = list_children(getpid()), count = 0;
+  long found = list_children(getpid(), 1), count = 0;
   for (long i = 0; i < found; i++) count += !skip(children[i], of);
   struct os_ended ended;
   if (found == 0 && scanned && os_next_ended(&ended) >= 0) return 1; /* hidden children are missing */
   return found < 0 ? -1 : count;
 }
 
-bool os_only_child(pid_t pid) { return list_children(getpid()) == 1 && children[0] == pid && !scanned; }
+bool os_only_child(pid_t pid) { return list_children(getpid(), 1) == 1 && children[0] == pid && !scanned; }
 
 /* The parent of a hidden process is not readable: it is a child if it is listed again after its handle was opened. */
 static long keep_listed(const struct member *parent, struct member *out, long from, long count) {
-  long found = list_children(parent->id.pid), kept = from;
+  long found = list_children(parent->id.pid, parent->threads), kept = from;
   for (long i = from; i < count; i++) {
     bool keep = out[i].state != STATE_HIDDEN;
     for (long j = 0; !keep && j < found; j++) keep = children[j] == out[i].id.pid && exists(out[i].id.pid, out[i].handle) && is_same_process(parent);
@@ -116,7 +116,7 @@ static long keep_listed(const struct member *parent, struct member *out, long fr
 static long collect_children(const struct member *parent, struct member *out, long count, long max, bool (*skip)(pid_t, const void *), const void *of, int signal) {
   /* The children file of a hidden process is hidden too. Those of its children that are not hidden show it as their
    * parent. */
-  long found = parent->state == STATE_HIDDEN ? scan_children(parent->id.pid) : list_children(parent->id.pid), from = count;
+  long found = parent->state == STATE_HIDDEN ? scan_children(parent->id.pid) : list_children(parent->id.pid, parent->threads), from = count;
   bool some_hidden = false;
   if (found < 0) return -1;
   for (long i = 0; i < found && count < max; i++) {

@@ -169,10 +169,12 @@ bool os_boundary_holds(const struct boundary *boundary, os_pid pid) {
   return true;
 }
 
-long os_boundary_members(const struct boundary *boundary, struct member *out, long max) {
+long os_boundary_members(const struct boundary *boundary, struct member *out, long max, bool (*skip)(os_pid, const void *), const void *of) {
   (void)boundary;
   (void)out;
   (void)max;
+  (void)skip;
+  (void)of;
   return 0;
 }
 

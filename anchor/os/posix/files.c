@@ -73,10 +73,20 @@ int64_t os_file_hole(int fd) { return (int64_t)lseek(fd, 0, SEEK_HOLE); }
 
 void os_file_remove(int dir, const char *name) { unlinkat(dir, name, 0); }
 
+static int open_temporary(int dir, const char *name, char *temporary, size_t size) {
+  snprintf(temporary, size, ".%s.new", name);
+  return openat(dir, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+}
+
+void os_file_prepare(int dir, const char *name) {
+  char temporary[64];
+  int fd = open_temporary(dir, name, temporary, sizeof temporary);
+  if (fd >= 0) close(fd);
+}
+
 bool os_file_save(int dir, const char *name, const void *data, size_t size) {
   char temporary[64];
-  snprintf(temporary, sizeof temporary, ".%s.new", name);
-  int fd = openat(dir, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+  int fd = open_temporary(dir, name, temporary, sizeof temporary);
   if (fd < 0) return false;
   ssize_t n = write(fd, data, size);
   int error = n < 0 ? errno : n == (ssize_t)size ? 0 : ENOSPC;

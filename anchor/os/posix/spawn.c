@@ -36,12 +36,24 @@ static void prepare_command(const struct child_spec *spec, int status) {
   posix_restore_limits(); /* last, because the caller's limit may have no room for the descriptors above */
 }
 
+/* Descriptors that a command has room for when it starts, as many as a child of bash. */
+#define DESCRIPTORS 256
+
+/* Linux enlarges the table of a process with threads only after an RCU grace period: every open of Node's threads waited
+   for 10 ms at the 65th descriptor, and again at the 129th. A process without threads does not wait, and exec keeps the
+   size of the table. */
+static void make_room_for_descriptors(int any) {
+  int last = fcntl(any, F_DUPFD_CLOEXEC, DESCRIPTORS - 1);
+  if (last >= 0) close(last);
+}
+
 static _Noreturn void child_main(const struct child_spec *spec, int gate, int status, const int io[3], const struct boundary *boundary, bool join) {
   posix_default_signals();
   enum step step = posix_child_join(boundary, join);
   if (step != STEP_NONE) fail(status, step);
   if (setsid() < 0) fail(status, STEP_SESSION);
   if (spec->pty && ioctl(io[0], TIOCSCTTY, 0) != 0) fail(status, STEP_PTY);
+  make_room_for_descriptors(status);
   /* Moves our descriptors above the standard ones first, so that no dup2 closes one that is still needed. */
   int gate_above = fcntl(gate, F_DUPFD_CLOEXEC, 10), status_above = fcntl(status, F_DUPFD_CLOEXEC, 10);
   if (gate_above < 0 || status_above < 0) fail(status, STEP_STDIO);

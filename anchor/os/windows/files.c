@@ -212,6 +212,12 @@ static bool replace(const WCHAR *from, const WCHAR *to) {
   return done || fail_last();
 }
 
+/* Not worth while: a virus scanner may look at each file that is closed. */
+void os_file_prepare(int dir, const char *name) {
+  (void)dir;
+  (void)name;
+}
+
 bool os_file_save(int dir, const char *name, const void *data, size_t size) {
   WCHAR from[WIDE_SIZE], to[WIDE_SIZE];
   char temporary[64];

@@ -173,7 +173,7 @@ static JOBOBJECT_BASIC_PROCESS_ID_LIST *pids_of(HANDLE job) {
   return NULL;
 }
 
-long os_boundary_members(const struct boundary *boundary, struct member *out, long max) {
+long os_boundary_members(const struct boundary *boundary, struct member *out, long max, bool (*skip)(os_pid, const void *), const void *of) {
   HANDLE job = job_of(boundary);
   long count = 0;
   if (job == NULL) return 0;
@@ -181,7 +181,8 @@ long os_boundary_members(const struct boundary *boundary, struct member *out, lo
   if (list == NULL) return -1;
   for (DWORD i = 0; i < list->NumberOfProcessIdsInList && count < max; i++) {
     BOOL inside = FALSE;
-    if (!os_read_process((os_pid)list->ProcessIdList[i], &out[count])) continue;
+    const os_pid pid = (os_pid)list->ProcessIdList[i];
+    if ((skip != NULL && skip(pid, of)) || !os_read_process(pid, &out[count])) continue;
     if (!IsProcessInJob(member_process(&out[count]), job, &inside) || !inside) { /* its pid was reused */
       os_release(&out[count]);
       continue;

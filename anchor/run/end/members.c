@@ -45,6 +45,11 @@ static bool belongs_to_other_run(os_pid pid, const void *of) {
   return false;
 }
 
+static bool is_marked(os_pid pid, const void *unused) {
+  (void)unused;
+  return marked(pid);
+}
+
 static bool is_marked_or_of_other_run(os_pid pid, const void *run) { return marked(pid) || belongs_to_other_run(pid, run); }
 
 /* Collects the members known from the last snapshot and their descendants, because the anchor has processes of other
@@ -88,12 +93,10 @@ long collect(struct run *run, int signal) {
   long max = tree_max();
   long count = run->adopted && others ? collect_known(run, max, signal) : os_descendants(&me, members, max, is_only_run(run) ? NULL : belongs_to_other_run, run, signal);
   if (count < 0) count = 0;
-  long known = count, more = os_boundary_members(&run->boundary, members + count, max - count);
+  long known = count;
   for (long i = 0; i < known; i++) mark(members[i].id.pid, true);
-  for (long i = known; i < known + more; i++) {
-    if (marked(members[i].id.pid)) os_release(&members[i]);
-    else members[count++] = members[i];
-  }
+  long more = os_boundary_members(&run->boundary, members + count, max - count, is_marked, NULL);
+  if (more > 0) count += more;
   for (long i = known; signal != 0 && i < count; i++) os_signal(&members[i], signal);
   for (long i = 0; i < known; i++) mark(members[i].id.pid, false);
   if (run->adopted && count < max) save_members(run, count); /* a truncated list would lose members */

@@ -1,4 +1,4 @@
-import { constants } from "node:fs";
+import { constants, readSync } from "node:fs";
 import { type FileHandle, readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { SerialQueue } from "../../async/concurrency.js";
@@ -65,6 +65,8 @@ export class Spool implements AsyncDisposable {
   /** The least recently used first. */
   #openSegments: Segment[] = [];
   #readSize = SMALL_READ;
+  /** The end of the stream when it was last read. */
+  #tail = -1;
   #disposed = false;
   #knownEnd: SpoolEnd | null = null;
   /** Serializes operations, so that no segment is closed during a read of it. */
@@ -209,7 +211,13 @@ export class Spool implements AsyncDisposable {
       return into.subarray(0, bytesRead);
     }
     const room = Buffer.allocUnsafe(Math.min(maxBytes, this.#readSize));
-    const { bytesRead } = await segment.file.read(room, 0, room.length, offset - segment.start);
+    const at = offset - segment.start;
+    // What was written after the last read is still in memory, and a thread takes longer to wake than to read it.
+    const isNew = offset === this.#tail && room.length <= SMALL_READ;
+    const bytesRead = isNew
+      ? readSync(segment.file.fd, room, 0, room.length, at)
+      : (await segment.file.read(room, 0, room.length, at)).bytesRead;
+    if (bytesRead < room.length) this.#tail = offset + bytesRead;
     if (bytesRead === this.#readSize) this.#readSize = LARGE_READ;
     else if (bytesRead < SMALL_READ) this.#readSize = SMALL_READ;
     // A few bytes must not keep a large buffer alive.

@@ -23,6 +23,8 @@ export const acpPermissionsRoute = defineRoute({
     session: key.optional(),
     /** Include decided requests. */
     all: flag.optional(),
+    /** Only decided requests, the newest first. Otherwise the oldest is first. */
+    decided: flag.optional(),
     limit: pageLimit(),
   }),
   response: z.object({ permissions: z.array(acpPermissionSchema) }),

@@ -1,14 +1,20 @@
 import { z } from "zod";
 import { endpoints } from "../endpoints.js";
 import { defineRoute } from "../route.js";
-import { approvalSchema, flag, questionDigest, questionPage, questionQuery } from "./schemas.js";
+import { approvalSchema, flag, pageLimit, questionDigest, questionPage, questionQuery } from "./schemas.js";
 
 /** With `follow`, the response is a stream of lines: the pending questions, then each new question and each end of one. */
 export const listApprovalsRoute = defineRoute({
   ...endpoints.listApprovals,
-  summary: "List the commands that wait for an approval",
+  summary: "List the commands that wait for an approval, or those that were decided",
   audience: "operator",
-  query: z.strictObject({ follow: flag.optional() }),
+  query: z.strictObject({
+    follow: flag.optional(),
+    /** The decided ones that are kept, the newest first. */
+    decided: flag.optional(),
+    /** Of decided ones. All that wait are listed. */
+    limit: pageLimit(),
+  }),
   response: z.object({ approvals: z.array(approvalSchema) }),
 });
 

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { doctorCheckSchema } from "../../model/doctor-check.js";
 import { endpoints } from "../endpoints.js";
 import { defineRoute, type ParsedRequest, type RouteResponse } from "../route.js";
 import { count, flag, gatewaySchema, pageLimit } from "./schemas.js";
@@ -120,6 +121,22 @@ export const healthRoute = defineRoute({
         why: z.string(),
         by: z.string(),
         from: z.string(),
+      }),
+    ),
+  }),
+});
+
+export const doctorRoute = defineRoute({
+  ...endpoints.doctor,
+  summary: "Check everything that this gateway depends on, as `holdfast doctor` does",
+  audience: "operator",
+  response: z.object({
+    /** Nothing is `bad`. */
+    ok: z.boolean(),
+    checks: z.array(
+      doctorCheckSchema.meta({
+        id: "DoctorCheck",
+        description: "The result of a check, and what to do about it.",
       }),
     ),
   }),

@@ -62,6 +62,8 @@ export const viewRunsRoute = defineRoute({
     all: flag.optional(),
     /** Include the live processes of open runs. */
     processes: flag.optional(),
+    /** Only the processes: no runs, no hosts, and nothing about runs without a state directory. */
+    brief: flag.optional(),
     limit: pageLimit(1_000),
   }),
   response: z.object({

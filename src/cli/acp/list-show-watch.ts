@@ -7,7 +7,7 @@ import { openReadClient, tryConnectForReading } from "../client/read-client.js";
 import { retryUntilAnswered } from "../client/reconnect.js";
 import { type AcpSessionSummary, resolveAcpSession } from "../client/resolve-acp-session.js";
 import type { JsonFlag } from "../options/command-definition.js";
-import { formatElapsed } from "../options/durations-and-sizes.js";
+import { formatElapsed } from "../../text/format-units.js";
 import { notice } from "../print/errors-and-notices.js";
 import { print, toJson } from "../print/write-output.js";
 import { printTable, terminalWidth } from "../print/table.js";

@@ -8,7 +8,7 @@ import { questionLines } from "../../sessions/paginate-question.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { assertOperator, connectForReading, type GatewayConnection } from "../client/connect.js";
 import type { JsonFlag } from "../options/command-definition.js";
-import { formatElapsed } from "../options/durations-and-sizes.js";
+import { formatElapsed } from "../../text/format-units.js";
 import { exitCodes } from "../print/exit-code.js";
 import { notice } from "../print/errors-and-notices.js";
 import { print, printOrThrow, toRecordJson } from "../print/write-output.js";

@@ -37,7 +37,7 @@ import { outcomeOfRun, outcomeOfTurn } from "../../tasks/outcome.js";
 import { describeAction, type MaintenanceAction, type WorkStatus } from "../../tasks/plan-maintenance.js";
 import { planSweep } from "../../tasks/maintenance-pass.js";
 import type { ReadApi, ReadClient } from "./connect.js";
-import { isOfOtherState, localInstanceIds, openLocalObserver } from "./local-state-directory.js";
+import { isOfOtherState, localInstanceIds, openLocalObserver } from "../../queries/local-state-directory.js";
 
 /** The queries of a gateway for the operator, who may read the whole store. */
 type OfflineHandlers = Pick<RouteHandlers, keyof ReadApi>;

@@ -6,7 +6,7 @@ import { GatewayUnreachable } from "../../errors.js";
 import { reachGateway } from "../../gateway/locate-gateway.js";
 import { startGateway } from "../../gateway/start-in-background.js";
 import { gatewaySocketPath } from "../../home/state-directory.js";
-import { formatDuration } from "../options/durations-and-sizes.js";
+import { formatDuration } from "../../text/format-units.js";
 import { notice } from "../print/errors-and-notices.js";
 import { type GatewayConnection, isInsideRun, requesterToken, hasErrorCode } from "./connect.js";
 

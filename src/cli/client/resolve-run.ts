@@ -7,7 +7,7 @@ import type { RunRecord } from "../../model/run.js";
 import { openStoreForReading } from "../../store/open.js";
 import { NAME_LABEL } from "../../model/enums.js";
 import type { RunView } from "./read-runs.js";
-import { type LocalState, isStoreShared } from "./local-state-directory.js";
+import { type LocalState, isStoreShared } from "../../queries/local-state-directory.js";
 
 /** `run_` may be left out of a run id. */
 export function toRunIdPrefix(wanted: string): string {

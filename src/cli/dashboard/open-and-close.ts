@@ -3,7 +3,7 @@ import { defaults } from "../../defaults.js";
 import { BadInput } from "../../errors.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { assertOperator, connectIfRunning, connectOrStart } from "../client/connect.js";
-import { formatDuration } from "../options/durations-and-sizes.js";
+import { formatDuration } from "../../text/format-units.js";
 import { notice } from "../print/errors-and-notices.js";
 import { print, toJson } from "../print/write-output.js";
 import { openInBrowser, type Opened } from "./open-browser.js";

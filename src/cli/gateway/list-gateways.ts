@@ -7,7 +7,7 @@ import { findStateDirectory } from "../../store/open-state-directory.js";
 import { assertOperator } from "../client/connect.js";
 import { type KnownHosts, readKnownHosts } from "../client/store-hosts.js";
 import type { JsonFlag } from "../options/command-definition.js";
-import { formatElapsed } from "../options/durations-and-sizes.js";
+import { formatElapsed } from "../../text/format-units.js";
 import { notice } from "../print/errors-and-notices.js";
 import { printTable } from "../print/table.js";
 import { print, toJson } from "../print/write-output.js";

@@ -18,7 +18,7 @@ import { openStoreForReading } from "../../store/open.js";
 import { findStateDirectory } from "../../store/open-state-directory.js";
 import { assertOperator, assertOutsideRun, warnOfLogout } from "../client/connect.js";
 import type { JsonFlag } from "../options/command-definition.js";
-import { formatDuration } from "../options/durations-and-sizes.js";
+import { formatDuration } from "../../text/format-units.js";
 import { exitCodes } from "../print/exit-code.js";
 import { notice } from "../print/errors-and-notices.js";
 import { print, toJson } from "../print/write-output.js";

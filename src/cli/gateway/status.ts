@@ -9,7 +9,7 @@ import { readOperatorToken } from "../../sessions/tokens.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { sessionToken } from "../client/requester.js";
 import type { JsonFlag } from "../options/command-definition.js";
-import { formatElapsed } from "../options/durations-and-sizes.js";
+import { formatElapsed } from "../../text/format-units.js";
 import { exitCodes } from "../print/exit-code.js";
 import { notice } from "../print/errors-and-notices.js";
 import { print, toJson } from "../print/write-output.js";

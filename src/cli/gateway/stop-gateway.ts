@@ -12,7 +12,7 @@ import {
   reachGateway,
   type UnreachableGateway,
 } from "../../gateway/locate-gateway.js";
-import { openLocalState } from "../client/local-state-directory.js";
+import { openLocalState } from "../../queries/local-state-directory.js";
 import { type DirectStop, stopFoundRun } from "../stop/stop-coordinator.js";
 import { runsOfInstance } from "../stop/select-runs.js";
 

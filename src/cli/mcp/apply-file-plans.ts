@@ -67,7 +67,7 @@ export async function changeFiles(
 function printPlan({ file, loaded, servers, edits }: FilePlan): void {
   print(`${CLIENT_NAMES[file.client]}: ${sanitizeLine(file.path)}\n`);
   for (const server of servers)
-    if (!server.changes) print(`  ${sanitizeLine(serverText(server))}: ${server.reason}\n`);
+    if (!server.changes) print(`  ${sanitizeLine(serverText(server))} stays as it is: ${server.reason}\n`);
   if (edits.length > 0) print(sanitizeText(unifiedDiff(file.path, loaded?.document.text ?? "", edits)));
 }
 

@@ -1,4 +1,4 @@
-import { formatSize } from "../options/durations-and-sizes.js";
+import { formatSize } from "../../text/format-units.js";
 import { notice } from "../print/errors-and-notices.js";
 import { showPs } from "../runs/ps.js";
 import {

@@ -4,7 +4,7 @@ import { CLI_MAIN } from "../../gateway/start-in-background.js";
 import { resolveHome } from "../../home/state-directory.js";
 import { defaults } from "../../defaults.js";
 import { truncate } from "../../text/truncate.js";
-import { formatDuration } from "../options/durations-and-sizes.js";
+import { formatDuration } from "../../text/format-units.js";
 import { addRunCommand } from "../run/command.js";
 import type { McpClient } from "./clients.js";
 

@@ -4,7 +4,7 @@ import type { RunLimits } from "../../model/run.js";
 import type { ExecEffect, ExecRule } from "../../model/exec/exec-rule.js";
 import { checkLimits } from "../../supervisor/check-options.js";
 import { splitShellWords } from "../../text/shell.js";
-import { formatSize } from "./durations-and-sizes.js";
+import { formatSize } from "../../text/format-units.js";
 
 /** The option `--no-output-timeout`. `negate = false`: to commander, `--no-…` is the negation of `--output-timeout`. */
 export function noOutputOption(description: string, parse: (text: string) => number): Option {

@@ -5,7 +5,7 @@ import type { RunEvent } from "../../model/run-event.js";
 import type { RunRecord } from "../../model/run.js";
 import type { ReadStore } from "../../store/store.js";
 import { formatExitCode } from "../../text/exit-code.js";
-import { formatDuration, formatSize } from "../options/durations-and-sizes.js";
+import { formatDuration, formatSize } from "../../text/format-units.js";
 
 /** The state or outcome of a run in a few words. */
 export function runStatusText({ state, exit }: Pick<RunRecord, "state" | "exit">): string {

@@ -8,7 +8,7 @@ import { openReadClient } from "../client/read-client.js";
 import { retryOverRestarts } from "../client/reconnect.js";
 import { resolveRunId } from "../client/resolve-run.js";
 import { openStoreRunView } from "../client/read-runs.js";
-import { formatSize } from "../options/durations-and-sizes.js";
+import { formatSize } from "../../text/format-units.js";
 import { lostOutputText } from "../print/run-status.js";
 import { notice } from "../print/errors-and-notices.js";
 import { print, printOrThrow, toJson } from "../print/write-output.js";

@@ -25,7 +25,8 @@ import {
   validateLimit,
   parseTcpPort,
 } from "../options/parsers.js";
-import { formatDuration, formatSize, parseDuration, parseSize } from "../options/durations-and-sizes.js";
+import { parseDuration, parseSize } from "../options/durations-and-sizes.js";
+import { formatDuration, formatSize } from "../../text/format-units.js";
 import { exitCodes } from "../print/exit-code.js";
 import { firstError, reportError } from "../print/errors-and-notices.js";
 import { collectVariable, readEnvironmentFiles } from "./environment-options.js";

@@ -8,7 +8,7 @@ import type { CommandInput, SpawnOptions } from "../../supervisor/api.js";
 import { sanitizeLine, sanitizeText } from "../../text/sanitize.js";
 import { connectOrStart, hasErrorCode } from "../client/connect.js";
 import { sessionToken } from "../client/requester.js";
-import { formatDuration } from "../options/durations-and-sizes.js";
+import { formatDuration } from "../../text/format-units.js";
 import { exitCodes, runExitCode, spawnErrorCode } from "../print/exit-code.js";
 import { runStatusText } from "../print/run-status.js";
 import { notice, writeStderr } from "../print/errors-and-notices.js";

@@ -1,6 +1,6 @@
 import { describeSurvivor, type Residue, type Survivor } from "../../model/process.js";
 import type { RunRecord, RunStateName } from "../../model/run.js";
-import { formatDuration, formatSize } from "../options/durations-and-sizes.js";
+import { formatDuration, formatSize } from "../../text/format-units.js";
 import { exitCodes, runExitCode } from "../print/exit-code.js";
 import type { WriteFailed } from "../print/write-output.js";
 import { interruptExitCode, type InterruptSignal } from "./interrupt-signals.js";

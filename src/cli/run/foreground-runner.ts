@@ -11,7 +11,7 @@ import type { RunRecord } from "../../model/run.js";
 import type { CommandInput, Problem, SpawnOptions } from "../../supervisor/api.js";
 import { connectOrStart, type GatewayConnection, hasErrorCode } from "../client/connect.js";
 import { waitForNextGateway } from "../client/reconnect.js";
-import type { LocalState } from "../client/local-state-directory.js";
+import type { LocalState } from "../../queries/local-state-directory.js";
 import { execRequestBody, noticeIfWaitingForApproval, toSpawnFailed } from "./detached.js";
 import type { InterruptsBefore } from "./run-interrupts.js";
 import type { RemoteRun } from "./remote-run.js";
@@ -87,7 +87,7 @@ class AnchorKeepalive implements AsyncDisposable {
     if (this.#link !== null) return true;
     if (this.unownedMs() > defaults.callerHoldMs) return false;
     // Loaded here, so that other commands start faster.
-    this.#localState ??= await (await import("../client/local-state-directory.js")).openLocalState();
+    this.#localState ??= await (await import("../../queries/local-state-directory.js")).openLocalState();
     if (this.#localState === null) return false;
     const { host } = this.#localState;
     const instanceId = (await readOwnFile(join(this.#home, "gateway-id"))).trim();

@@ -6,7 +6,7 @@ import { sanitizeLine } from "../../text/sanitize.js";
 import { assertOperator } from "../client/connect.js";
 import { cliActor } from "../client/requester.js";
 import { resolveRun } from "../client/resolve-run.js";
-import { isOwnedElsewhere, openLocalState } from "../client/local-state-directory.js";
+import { isOwnedElsewhere, openLocalState } from "../../queries/local-state-directory.js";
 import { exitCodes } from "../print/exit-code.js";
 import { notice } from "../print/errors-and-notices.js";
 import { print, toJson } from "../print/write-output.js";

@@ -15,7 +15,7 @@ import {
   classifyRecords,
 } from "../../supervisor/reconcile/reconcile.js";
 import { cgroupOf, runAddressOf } from "../../supervisor/run/recorded-identity.js";
-import { isOfOtherState, type LocalState } from "../client/local-state-directory.js";
+import { isOfOtherState, type LocalState } from "../../queries/local-state-directory.js";
 
 /** An open run with the evidence that its processes belong to it. */
 export interface RunEvidence extends Omit<Classified, "evidence"> {

@@ -7,7 +7,7 @@ import { openSupervisor } from "../../supervisor/open.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { assertOperator } from "../client/connect.js";
 import { cliActor } from "../client/requester.js";
-import { openLocalState } from "../client/local-state-directory.js";
+import { openLocalState } from "../../queries/local-state-directory.js";
 import { exitCodes } from "../print/exit-code.js";
 import { runStatusText } from "../print/run-status.js";
 import { notice } from "../print/errors-and-notices.js";

@@ -4,7 +4,7 @@ import { resolveHome } from "../../home/state-directory.js";
 import { OPEN_RUN_STATES } from "../../model/run.js";
 import { listLiveProcesses } from "../../supervisor/inspect/live-processes.js";
 import { hostFilter, type KnownHosts, readKnownHosts } from "../client/store-hosts.js";
-import { type LocalState, openLocalState } from "../client/local-state-directory.js";
+import { type LocalState, openLocalState } from "../../queries/local-state-directory.js";
 import { openRunView, type RunView } from "../client/read-runs.js";
 import { leaseObserver } from "../print/run-status.js";
 import type { PsPrinter, PsRequest, PsSource } from "./ps-table.js";

@@ -6,7 +6,7 @@ import type { RunKind, RunRecord } from "../../model/run.js";
 import type { RunProcesses } from "../../supervisor/inspect/live-processes.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import type { KnownHosts } from "../client/store-hosts.js";
-import { formatDuration, formatSize } from "../options/durations-and-sizes.js";
+import { formatDuration, formatSize } from "../../text/format-units.js";
 import { notice } from "../print/errors-and-notices.js";
 import {
   type LeaseObserver,

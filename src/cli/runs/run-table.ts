@@ -2,7 +2,7 @@ import type { RunRecord, RunStateName } from "../../model/run.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { NAME_LABEL } from "../../model/enums.js";
 import type { KnownHosts } from "../client/store-hosts.js";
-import { formatDuration } from "../options/durations-and-sizes.js";
+import { formatDuration } from "../../text/format-units.js";
 import {
   type LeaseObserver,
   type OwnerWarning,

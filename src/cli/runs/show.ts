@@ -11,7 +11,7 @@ import { resolveRunRecord } from "../client/resolve-run.js";
 import { readKnownHosts } from "../client/store-hosts.js";
 import { openRunView, type RunView } from "../client/read-runs.js";
 import { limitsText } from "../options/parsers.js";
-import { formatDuration, formatSize } from "../options/durations-and-sizes.js";
+import { formatDuration, formatSize } from "../../text/format-units.js";
 import {
   leaseObserver,
   listeningPorts,

@@ -7,15 +7,16 @@ import { OPEN_RUN_STATES, type RunRecord } from "../../model/run.js";
 import type { ReadStore } from "../../store/store.js";
 import { listLiveProcesses } from "../../supervisor/inspect/live-processes.js";
 import { findOwningRun, type ProcessOwner } from "../../supervisor/inspect/find-owning-run.js";
+import { CLEANUP_COMMAND, runWithoutStateText } from "../../queries/runs-without-state.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { sessionToken } from "../client/requester.js";
-import { openLocalState } from "../client/local-state-directory.js";
+import { openLocalState } from "../../queries/local-state-directory.js";
 import { type KnownHosts, readKnownHosts } from "../client/store-hosts.js";
 import { openRunView, openStoreRunView } from "../client/read-runs.js";
 import { runStatusText } from "../print/run-status.js";
 import { print, toJson } from "../print/write-output.js";
 import { paletteFor } from "../print/colours-and-progress.js";
-import { CLEANUP_COMMAND, listRunsWithoutState, runWithoutStateText } from "./without-state-directory.js";
+import { runsWithoutStateForOperator } from "./without-state-directory.js";
 
 /** The run of a process, as JSON. */
 function runOwnerJson(record: RunRecord): object {
@@ -140,7 +141,7 @@ function hiddenMember(record: RunRecord): ProcessOwner {
 
 /** A process of a run whose state directory was removed. */
 async function showOwnerWithoutState(pid: number, json: boolean, otherwise: string): Promise<number> {
-  const run = (await listRunsWithoutState()).find(
+  const run = (await runsWithoutStateForOperator()).find(
     ({ anchor, processes }) => anchor?.pid === pid || processes.some(({ identity }) => identity.pid === pid),
   );
   if (run === undefined) throw new NotOurs(pid, otherwise);

@@ -8,6 +8,12 @@ import {
 import { defaults } from "../../defaults.js";
 import { errorMessage } from "../../home/errno.js";
 import { resolveHome } from "../../home/state-directory.js";
+import {
+  CLEANUP_COMMAND,
+  listRunsWithoutState,
+  type NamedRun,
+  runWithoutStateText,
+} from "../../queries/runs-without-state.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { assertOperator } from "../client/connect.js";
 import { sessionToken } from "../client/requester.js";
@@ -17,20 +23,14 @@ import { print, toJson } from "../print/write-output.js";
 import { confirm } from "../print/terminal-prompt.js";
 import { paletteFor } from "../print/colours-and-progress.js";
 
-export const CLEANUP_COMMAND = "holdfast runs cleanup --without-state";
-
-/** Live runs whose state directory was removed. Empty for a session, and where processes cannot be listed. */
-export async function listRunsWithoutState(): Promise<readonly RunWithoutState[]> {
-  if (sessionToken() !== null) return [];
-  return findRunsWithoutState(findAnchorBinary(), resolveHome()).catch(() => []);
+/** Empty for a session. */
+export async function runsWithoutStateForOperator(): Promise<readonly RunWithoutState[]> {
+  return sessionToken() === null ? listRunsWithoutState(resolveHome()) : [];
 }
-
-/** The fields that name a run. */
-type NamedRun = Pick<RunWithoutState, "runId" | "instanceId" | "directory" | "anchor" | "processes">;
 
 /** One line per run, for commands that list runs. */
 export async function printRunsWithoutState(): Promise<void> {
-  printWithoutState(await listRunsWithoutState());
+  printWithoutState(await runsWithoutStateForOperator());
 }
 
 export function printWithoutState(runs: readonly NamedRun[]): void {
@@ -38,15 +38,6 @@ export function printWithoutState(runs: readonly NamedRun[]): void {
     // A run whose directory is not known may belong to another state directory that is in use.
     if (run.directory !== null)
       notice(`${runWithoutStateText(run)}; \`${CLEANUP_COMMAND}\` ends it`, "yellow");
-}
-
-export function runWithoutStateText({ runId, instanceId, directory, anchor, processes }: NamedRun): string {
-  const pids = processes.map(({ identity, command }) => `${identity.pid} ${command}`);
-  const where = directory === null ? "no state directory known here" : `${directory}, which was removed`;
-  const by = anchor === null ? "" : `, anchor ${anchor.pid}`;
-  return sanitizeLine(
-    `without a state directory: run ${runId} of instance ${instanceId} (${where}) is alive${by}: ${pids.join(", ") || "no process"}`,
-  );
 }
 
 interface EndResult {

@@ -6,7 +6,7 @@ import { openPermissionText } from "../acp/view/notice-texts.js";
 import { assertOperator, connectOrStart } from "../client/connect.js";
 import { openReadClient } from "../client/read-client.js";
 import type { JsonFlag } from "../options/command-definition.js";
-import { formatElapsed } from "../options/durations-and-sizes.js";
+import { formatElapsed } from "../../text/format-units.js";
 import { exitCodes } from "../print/exit-code.js";
 import { notice } from "../print/errors-and-notices.js";
 import { print, printRequired, toRecordJson } from "../print/write-output.js";

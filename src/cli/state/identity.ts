@@ -18,7 +18,7 @@ import type { Store } from "../../store/store.js";
 import { forgetRun } from "../../supervisor/end/terminal-record.js";
 import { assertOperator } from "../client/connect.js";
 import { cliActor } from "../client/requester.js";
-import { openLocalObserver } from "../client/local-state-directory.js";
+import { openLocalObserver } from "../../queries/local-state-directory.js";
 import { exitCodes } from "../print/exit-code.js";
 import { notice } from "../print/errors-and-notices.js";
 import { print, toJson } from "../print/write-output.js";

@@ -9,7 +9,7 @@ import { openStoreForReading } from "../../store/open.js";
 import type { ReadClient } from "../client/connect.js";
 import { type AcpSessionSummary, resolveAcpSession } from "../client/resolve-acp-session.js";
 import { type FoundRun, requireRun, toRunIdPrefix } from "../client/resolve-run.js";
-import type { LocalState } from "../client/local-state-directory.js";
+import type { LocalState } from "../../queries/local-state-directory.js";
 
 /** Session, agent, labels and tasks of a run, from its record or its directory; a record has no tasks. */
 export interface SelectedRun extends FoundRun {

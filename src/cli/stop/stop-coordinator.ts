@@ -13,8 +13,8 @@ import {
   isStoreShared,
   type LocalState,
   openLocalState,
-} from "../client/local-state-directory.js";
-import { formatDuration } from "../options/durations-and-sizes.js";
+} from "../../queries/local-state-directory.js";
+import { formatDuration } from "../../text/format-units.js";
 import { runStatusText } from "../print/run-status.js";
 import { notice } from "../print/errors-and-notices.js";
 

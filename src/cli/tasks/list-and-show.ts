@@ -1,25 +1,19 @@
 import type { ResponseOf } from "../../api/contract.js";
 import type { RunProcesses } from "../../supervisor/inspect/live-processes.js";
 import { sanitizeLine, sanitizeText } from "../../text/sanitize.js";
+import { taskEventText } from "../../text/task-event.js";
 import { truncateToWidth } from "../../text/display-width.js";
 import type { ReadApi } from "../client/connect.js";
 import { openReadClient } from "../client/read-client.js";
 import type { JsonFlag } from "../options/command-definition.js";
-import { formatDuration, formatElapsed } from "../options/durations-and-sizes.js";
+import { formatDuration, formatElapsed } from "../../text/format-units.js";
 import { notice } from "../print/errors-and-notices.js";
 import { print, toJson } from "../print/write-output.js";
 import { printTable } from "../print/table.js";
 import { paletteFor } from "../print/colours-and-progress.js";
 import { inspectRun } from "../runs/processes.js";
 import { type DisplayField, exitFields, fieldLines, formatTime, processLines } from "../runs/show.js";
-import {
-  type ShownTask,
-  targetText,
-  taskEventText,
-  taskParams,
-  taskStatusColour,
-  taskStatusText,
-} from "./task-texts.js";
+import { type ShownTask, targetText, taskParams, taskStatusColour, taskStatusText } from "./task-texts.js";
 
 interface TaskListFlags extends JsonFlag {
   /** Statuses separated by commas. */

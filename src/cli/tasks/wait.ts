@@ -7,20 +7,16 @@ import { connectOrStart } from "../client/connect.js";
 import { openReadClient } from "../client/read-client.js";
 import { ReconnectingStream } from "../client/reconnect.js";
 import type { JsonFlag } from "../options/command-definition.js";
-import { formatDuration } from "../options/durations-and-sizes.js";
+import { formatDuration } from "../../text/format-units.js";
+import type { TaskEvent } from "../../model/task.js";
+import { taskEventText } from "../../text/task-event.js";
 import { exitCodes } from "../print/exit-code.js";
 import { pendingRecordText } from "../print/run-status.js";
 import { notice } from "../print/errors-and-notices.js";
 import { print, toJson } from "../print/write-output.js";
 import { isCapableTerminal, ProgressLine } from "../print/colours-and-progress.js";
 import { dieBySignal } from "../run/interrupt-signals.js";
-import {
-  type ShownTask,
-  type ShownTaskEvent,
-  taskEventText,
-  taskParams,
-  taskStatusText,
-} from "./task-texts.js";
+import { type ShownTask, taskParams, taskStatusText } from "./task-texts.js";
 
 /** The exit code of a command that has waited for a task. */
 function taskExitCode({ status, outcome }: Pick<ShownTask, "status" | "outcome">): number {
@@ -91,7 +87,7 @@ async function waitUntilEnded(wanted: string, shows: boolean): Promise<WaitResul
     line.clear();
     notice(`stopped waiting; ${taskId} continues (\`holdfast tasks cancel ${taskId}\` cancels it)`, "dim");
   });
-  const stream = new ReconnectingStream<ShownTaskEvent>({
+  const stream = new ReconnectingStream<TaskEvent>({
     connection,
     path: `/v1/tasks/${taskId}/events`,
     after: events.at(-1)?.seq ?? 0,
@@ -123,7 +119,7 @@ async function waitUntilEnded(wanted: string, shows: boolean): Promise<WaitResul
 
 /** Resolves when the task's run has ended and its record is not written yet; otherwise never. */
 async function awaitPendingRecord(
-  stream: ReconnectingStream<ShownTaskEvent>,
+  stream: ReconnectingStream<TaskEvent>,
   runId: string | null,
   left: AbortSignal,
 ): Promise<NonNullable<WaitResult["pending"]>> {

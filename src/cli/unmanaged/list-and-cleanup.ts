@@ -18,7 +18,7 @@ import { openStoreForReading } from "../../store/open.js";
 import { findOwningRun } from "../../supervisor/inspect/find-owning-run.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { assertOperator } from "../client/connect.js";
-import { openLocalState } from "../client/local-state-directory.js";
+import { openLocalState } from "../../queries/local-state-directory.js";
 import { exitCodes } from "../print/exit-code.js";
 import { notice } from "../print/errors-and-notices.js";
 import { print, toJson } from "../print/write-output.js";

@@ -4,7 +4,9 @@ import type { HandlerDeps } from "./handler-deps.js";
 
 export function createApprovalHandlers({ approvals }: HandlerDeps) {
   return {
-    listApprovals: async () => ({ approvals: [...(await approvals.listPending())] }),
+    listApprovals: async ({ query: { decided, limit } }) => ({
+      approvals: [...(await (decided === true ? approvals.listDecided(limit) : approvals.listPending()))],
+    }),
 
     showApproval: async ({ params, query }) => {
       const page = await approvals.page(params.id, query.page, query.reveal === true);

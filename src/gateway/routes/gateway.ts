@@ -37,6 +37,7 @@ export function createGatewayHandlers(deps: HandlerDeps) {
     listGateways: async () => ({ gateways: [...(await deps.listGateways())] }),
 
     health: () => deps.health(),
+    doctor: () => deps.doctor(),
 
     events: async ({ query }, { requester }) => {
       const { after, limit, run } = query;

@@ -56,6 +56,7 @@ export interface HandlerDeps
   >;
   readonly listGateways: () => Promise<readonly GatewayWithStatus[]>;
   readonly health: () => Promise<ResponseOf<"health">>;
+  readonly doctor: () => Promise<ResponseOf<"doctor">>;
   readonly dashboard: {
     /** Listens if needed, and returns a link that logs one browser in, with the rights of the requester. */
     open(requester: Requester, port: number | null): Promise<DashboardLink>;

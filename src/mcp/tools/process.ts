@@ -114,7 +114,9 @@ const actions: Readonly<Record<Given["action"], (given: Given, call: ToolCall) =
     const query = { stream: stream ?? ("stdout" as const), ...page };
     const piece = await client.log({ params: { runId: given.runId }, query }, signal);
     const { text, nextOffset, skipped, ended } = piece;
-    const before = skipped === 0 ? "" : `[${skipped} bytes before this are not shown]\n`;
+    const from = Math.max(0, piece.offset - skipped);
+    const before =
+      skipped === 0 ? "" : `[${skipped} bytes before this are left out; offset ${from} reads them]\n`;
     const after = ended ? "[end of output]" : `[more may follow at offset ${nextOffset}]`;
     const log = {
       stream: piece.stream,

@@ -1,6 +1,8 @@
 import { z } from "zod";
 import { defaults } from "../../defaults.js";
 import { newRunId } from "../../model/ids.js";
+import type { RunRecord } from "../../model/run.js";
+import { failureKindOf } from "../../queries/runs.js";
 import { outputText, outputView, runView, stateText, viewOutput, viewRun } from "../run-view.js";
 import { defineTool, requireArguments, type ToolAnswer, type ToolCall } from "../tool.js";
 import { commandBody, commandFields } from "./exec.js";
@@ -83,11 +85,9 @@ const actions: Readonly<Record<Given["action"], (given: Given, call: ToolCall) =
     } = await call.client.exec({ body }, call.signal);
     const stdout = viewOutput(pieces, "stdout");
     const stderr = viewOutput(pieces, "stderr");
-    const ready = readiness === null ? "" : `, ${readinessText(readiness)}`;
+    const state = readiness === null ? stateText(run, failure) : readinessText(run, failure, readiness);
     return {
-      text: [outputText(run.runId, stdout, stderr), `[${stateText(run, failure)}${ready}]`]
-        .filter((part) => part !== "")
-        .join("\n"),
+      text: [outputText(run.runId, stdout, stderr), `[${state}]`].filter((part) => part !== "").join("\n"),
       data: { service: viewRun(run), readiness: readiness?.state ?? null, stdout, stderr },
       failed: !running || (readiness !== null && readiness.state !== "ready"),
     };
@@ -98,7 +98,7 @@ const actions: Readonly<Record<Given["action"], (given: Given, call: ToolCall) =
     const body = { timeoutMs: given.readyMs ?? READY_MS };
     const { run, readiness } = await client.ready({ params: { runId: given.runId }, body }, signal);
     return {
-      text: `${run.runId} is ${readinessText(readiness)}`,
+      text: readinessText(run, failureKindOf(run), readiness),
       data: { service: viewRun(run), readiness: readiness.state },
       failed: readiness.state !== "ready",
     };
@@ -126,12 +126,21 @@ const actions: Readonly<Record<Given["action"], (given: Given, call: ToolCall) =
   },
 };
 
-function readinessText({
-  state,
-  detail,
-}: {
-  readonly state: string;
-  readonly detail: string | null;
-}): string {
-  return detail === null ? state : `${state} (${detail})`;
+/** Whether a service listens on its port, and if not, why. */
+function readinessText(
+  run: RunRecord,
+  failure: string | null,
+  { state, detail }: { readonly state: string; readonly detail: string | null },
+): string {
+  const where = `port ${run.service?.port ?? "unknown"}`;
+  const ended = run.state === "exited";
+  const text =
+    state === "ready"
+      ? `${run.runId} is running and listens on ${where}`
+      : state === "timeout" && ended
+        ? `${run.runId} did not listen on ${where} in time and was stopped`
+        : ended
+          ? `${stateText(run, failure)} before it listened on ${where}`
+          : `${stateText(run, failure)}, and does not listen on ${where} yet`;
+  return detail === null ? text : `${text} (${detail})`;
 }

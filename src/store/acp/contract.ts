@@ -85,6 +85,8 @@ export interface AcpPermissionRequestFilter {
   readonly pending?: boolean;
   readonly answered?: boolean;
   readonly seenBy?: SessionScope;
+  /** Default: the oldest first, which expires first. */
+  readonly newestFirst?: boolean;
   readonly limit?: number;
 }
 

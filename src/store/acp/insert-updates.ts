@@ -33,7 +33,11 @@ export function* insertUpdates(
       for (const [index, data] of texts.entries()) {
         const { turnId, type, at } = first;
         const row = { session_id: sessionId, seq: seq + index, turn_id: turnId, type, at, data };
-        yield* countChanged(engine.db.insertInto("acp_updates").values(row));
+        yield* countChanged(
+          engine.statements.bind("insert an ACP update", row, (places) =>
+            engine.db.insertInto("acp_updates").values(places),
+          ),
+        );
       }
 }
 

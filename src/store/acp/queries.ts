@@ -150,14 +150,15 @@ async function listRememberedRules(
 async function listAcpPermissionRequests(
   db: Kysely<Schema>,
   dialect: SqlDialect,
-  { sessionId, pending: isPending, answered, seenBy, limit }: AcpPermissionRequestFilter,
+  { sessionId, pending: isPending, answered, seenBy, newestFirst = false, limit }: AcpPermissionRequestFilter,
 ): Promise<readonly AcpPermissionRequest[]> {
+  const direction = newestFirst ? "desc" : "asc";
   let query = db
     .selectFrom("acp_permissions")
     .selectAll()
     .where(equals("acp_permissions", { session_id: sessionId }))
-    .orderBy("asked_at")
-    .orderBy("id");
+    .orderBy("asked_at", direction)
+    .orderBy("id", direction);
   if (isPending !== undefined) query = query.where(isPending ? pending : decided);
   if (answered !== undefined) query = query.where("answered", "=", answered ? 1 : 0);
   if (seenBy !== undefined) query = query.where(isColumnInScope(dialect, "session_id", seenBy));

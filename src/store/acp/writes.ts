@@ -5,6 +5,7 @@ import { takeSessionPlace } from "../messages/writes.js";
 import type { EventLog } from "../runs/event-log.js";
 import { acpSessionTable, acpTurnTable, permissionRequestTable, rememberedRuleTable } from "../schema.js";
 import { countChanged, fetchRows, hasChanged, type SqlEngine, type Steps } from "../sql/engine.js";
+import { shapeOf } from "../sql/statement-cache.js";
 import type { AcpChange, AcpTurnPatch, AcpWrites } from "./contract.js";
 import { insertUpdates } from "./insert-updates.js";
 
@@ -69,31 +70,13 @@ function* commitChange(
 ): Steps<number> {
   const { db } = engine;
   const { updates = [], turns = [], decide = [], answered = [] } = change;
-  const session = db
-    .updateTable("acp_sessions")
-    .set({ ...acpSessionTable.toColumns(change.session ?? {}), updated_at: Date.now() })
-    .set((column) => ({
-      last_seq: column("last_seq", "+", updates.length),
-      version: column("version", "+", 1),
-    }))
-    .where("session_id", "=", sessionId)
-    .where("gateway_instance_id", "=", gatewayInstanceId);
-  const { version } = change;
-  const asKnown = version === undefined ? session : session.where("version", "=", version);
-  const [row] = yield* fetchRows(asKnown.returning("last_seq"));
+  const [row] = yield* fetchRows(updateSession(engine, sessionId, gatewayInstanceId, change));
   if (row === undefined) throw new VersionConflict();
   const { newTurn } = change;
   if (newTurn !== undefined)
-    yield* addTurn(db, sessionId, newTurn, turns.find(({ turnId }) => turnId === newTurn.turnId)?.set);
-  for (const { turnId, from, set } of turns)
-    if (turnId !== newTurn?.turnId)
-      yield* requireChange(
-        db
-          .updateTable("acp_turns")
-          .set(acpTurnTable.toColumns(set))
-          .where("turn_id", "=", turnId)
-          .where("state", "=", from),
-      );
+    yield* addTurn(engine, sessionId, newTurn, turns.find(({ turnId }) => turnId === newTurn.turnId)?.set);
+  for (const patch of turns)
+    if (patch.turnId !== newTurn?.turnId) yield* requireChange(updateTurn(engine, patch));
   const { take, delivered } = change;
   for (const id of take?.messages ?? []) {
     const taken = yield* countChanged(
@@ -109,21 +92,25 @@ function* commitChange(
   }
   if (delivered !== undefined)
     yield* countChanged(
-      db
-        .updateTable("session_messages")
-        .set({ delivered_at: delivered.at })
-        .where("turn_id", "=", delivered.turnId)
-        .where(isUndelivered),
+      engine.statements.bind("messages of a turn are delivered", delivered, ({ turnId, at }) =>
+        db
+          .updateTable("session_messages")
+          .set({ delivered_at: at })
+          .where("turn_id", "=", turnId)
+          .where(isUndelivered),
+      ),
     );
   for (const { turnId, set } of turns)
     if (set.state === "ended")
       yield* countChanged(
-        db
-          .updateTable("session_messages")
-          .set((column) => ({ turn_id: null, in_vain: column("in_vain", "+", 1) }))
-          .where("turn_id", "=", turnId)
-          .where(isUndelivered)
-          .where(isNotice),
+        engine.statements.bind("notices of a turn are not delivered", { turnId }, (ended) =>
+          db
+            .updateTable("session_messages")
+            .set((column) => ({ turn_id: null, in_vain: column("in_vain", "+", 1) }))
+            .where("turn_id", "=", ended.turnId)
+            .where(isUndelivered)
+            .where(isNotice),
+        ),
       );
   if (change.newPermission !== undefined)
     yield* countChanged(
@@ -147,18 +134,65 @@ function* commitChange(
   return row.last_seq;
 }
 
+function updateSession(
+  { db, statements }: SqlEngine,
+  sessionId: string,
+  gatewayInstanceId: string,
+  { session = {}, updates = [], version }: AcpChange,
+) {
+  const values = {
+    ...acpSessionTable.toColumns(session),
+    updated_at: Date.now(),
+    of_session: sessionId,
+    of_gateway: gatewayInstanceId,
+    added: updates.length,
+    ...(version === undefined ? {} : { of_version: version }),
+  };
+  return statements.bind(shapeOf("change an ACP session", values), values, (given) => {
+    const { of_session, of_gateway, added, of_version, ...places } = given;
+    const update = db
+      .updateTable("acp_sessions")
+      .set({
+        ...places,
+        last_seq: sql<number>`last_seq + ${added}`,
+        version: sql<number>`version + 1`,
+      })
+      .where("session_id", "=", of_session)
+      .where("gateway_instance_id", "=", of_gateway);
+    const asKnown = version === undefined ? update : update.where("version", "=", of_version);
+    return asKnown.returning("last_seq");
+  });
+}
+
+function updateTurn(
+  { db, statements }: SqlEngine,
+  { turnId, from, set }: NonNullable<AcpChange["turns"]>[number],
+) {
+  const values = { ...acpTurnTable.toColumns(set), of_turn: turnId, from_state: from };
+  return statements.bind(shapeOf("change an ACP turn", values), values, (given) => {
+    const { of_turn, from_state, ...places } = given;
+    return db
+      .updateTable("acp_turns")
+      .set(places)
+      .where("turn_id", "=", of_turn)
+      .where("state", "=", from_state);
+  });
+}
+
 /** `set`: the fields that the same change sets on the new turn. */
 function* addTurn(
-  db: SqlEngine["db"],
+  { db, statements }: SqlEngine,
   sessionId: string,
   turn: NewAcpTurn,
   set: AcpTurnPatch = {},
 ): Steps<void> {
   const [last] = yield* fetchRows(
-    db
-      .selectFrom("acp_turns")
-      .select((column) => column.fn.max("ordinal").as("ordinal"))
-      .where("session_id", "=", sessionId),
+    statements.bind("the last turn of an ACP session", { sessionId }, (given) =>
+      db
+        .selectFrom("acp_turns")
+        .select((column) => column.fn.max("ordinal").as("ordinal"))
+        .where("session_id", "=", given.sessionId),
+    ),
   );
   const place = turn.place ?? (yield* takeSessionPlace(db, sessionId));
   if (place === null) throw new VersionConflict();
@@ -180,11 +214,14 @@ function* addTurn(
     droppedUpdates: 0,
     ...set,
   };
+  const columns = acpTurnTable.toColumns(row);
   yield* requireChange(
-    db
-      .insertInto("acp_turns")
-      .values(acpTurnTable.toColumns(row))
-      .onConflict((conflict) => conflict.column("turn_id").doNothing()),
+    statements.bind(shapeOf("insert an ACP turn", columns), columns, (places) =>
+      db
+        .insertInto("acp_turns")
+        .values(places)
+        .onConflict((conflict) => conflict.column("turn_id").doNothing()),
+    ),
   );
 }
 

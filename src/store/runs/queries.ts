@@ -66,14 +66,14 @@ async function getRun(db: Kysely<Schema>, statements: Statements, runId: string)
 
 export function selectRun(db: Kysely<Schema>, statements: Statements, runId: string): Compilable<RunRow> {
   return statements.bind("a run", { runId }, (given) =>
-    db.selectFrom("runs").selectAll().where("run_id", "=", given.runId),
+    db.selectFrom("runs").select(runTable.columns).where("run_id", "=", given.runId),
   );
 }
 
 async function findRuns(db: Kysely<Schema>, prefix: string, limit: number): Promise<readonly RunRecord[]> {
   const rows = await db
     .selectFrom("runs")
-    .selectAll()
+    .select(runTable.columns)
     .where("run_id", ">=", prefix)
     .where("run_id", "<", prefixUpperBound(prefix))
     .orderBy("run_id")
@@ -98,14 +98,14 @@ async function listRuns(
     // The records are read by their ids afterwards, so that no large record is sorted or read and dropped.
     const ids = sizes.slice(0, countWithin(sizes, filter.maxBytes)).map(({ run_id }) => run_id);
     if (ids.length === 0) return [];
-    const query = db.selectFrom("runs").selectAll().where("run_id", "in", ids);
+    const query = db.selectFrom("runs").select(runTable.columns).where("run_id", "in", ids);
     return (await query.orderBy("created_at", "desc").orderBy("run_id", "desc").execute()).map(toRunRecord);
   }
   if (filter.withoutLabels === true) {
     const rows = await list("runs without labels", (limit) => matching(limit).select(COLUMNS_WITHOUT_LABELS));
     return rows.map((row) => toRunRecord({ ...row, labels: "{}" }));
   }
-  return (await list("runs", (limit) => matching(limit).selectAll())).map(toRunRecord);
+  return (await list("runs", (limit) => matching(limit).select(runTable.columns))).map(toRunRecord);
 }
 
 type Limit = number | RawBuilder<number> | undefined;
@@ -199,7 +199,7 @@ async function listUnattendedRuns(
     stateId === null ? sql<boolean>`true` : sql<boolean>`(state_id is null or state_id = ${stateId})`;
   const rows = await db
     .selectFrom("runs")
-    .selectAll()
+    .select(runTable.columns)
     .where(notExited)
     .where((row) =>
       row.or([

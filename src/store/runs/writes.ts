@@ -176,7 +176,7 @@ function insertNewRun(
   { db, dialect, statements }: SqlEngine,
   { run, leaseMs, gated }: NewRunCall,
 ): Compilable {
-  const { lease_expires_at: _, ...row } = runTable.toColumns(newRunRecord(run, 0, gated));
+  const row = runTable.toColumns(newRunRecord(run, 0, gated));
   const values = { ...row, lease_ms: Math.ceil(leaseMs) };
   return statements.bind(shapeOf("insert a run", values), values, ({ lease_ms, ...places }) =>
     db
@@ -254,7 +254,7 @@ function updateOwned({ db, statements }: SqlEngine, lease: Lease, change: RunCha
 function endOwned({ db, statements }: SqlEngine, lease: Lease, end: RunChange): Compilable<RunRow> {
   const values = ownedValues(lease, end);
   return statements.bind(shapeOf("end a run", values), values, (given) =>
-    ownedUpdate(db, end, given).returningAll(),
+    ownedUpdate(db, end, given).returning(runTable.columns),
   );
 }
 

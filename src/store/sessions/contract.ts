@@ -28,7 +28,8 @@ export interface ApprovalFilter {
   readonly pending?: boolean;
   readonly sessionId?: string;
   readonly gatewayInstanceId?: string;
-  /** Oldest first: it expires first. */
+  /** Default: the oldest first, which expires first. */
+  readonly newestFirst?: boolean;
   readonly limit?: number;
 }
 

@@ -161,15 +161,16 @@ async function storedBytesOfSession(db: Kysely<Schema>, sessionId: string): Prom
 
 async function listApprovals(
   db: Kysely<Schema>,
-  { pending: isPending, sessionId, gatewayInstanceId, limit }: ApprovalFilter,
+  { pending: isPending, sessionId, gatewayInstanceId, newestFirst = false, limit }: ApprovalFilter,
 ): Promise<readonly Approval[]> {
   const given = { session_id: sessionId, gateway_instance_id: gatewayInstanceId };
+  const direction = newestFirst ? "desc" : "asc";
   let query = db
     .selectFrom("approvals")
     .selectAll()
     .where(equals("approvals", given))
-    .orderBy("asked_at")
-    .orderBy("id");
+    .orderBy("asked_at", direction)
+    .orderBy("id", direction);
   if (isPending !== undefined) query = query.where(isPending ? pending : decided);
   return approvalTable.list(limit === undefined ? query : query.limit(limit));
 }

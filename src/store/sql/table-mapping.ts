@@ -85,6 +85,8 @@ export type ColumnsOf<Mapping extends { readonly row: unknown }> = Mapping["row"
 export class TableMapping<Entity, Row> {
   /** Type of a row; never set. */
   declare readonly row: Row;
+  /** All columns of the table that this build knows. */
+  readonly columns: readonly (keyof Row & string)[];
   readonly #forms: ReadonlyMap<string, FieldForm>;
   /** How each field is read, in the order of the columns. */
   readonly #readers: readonly FieldReader[];
@@ -103,6 +105,7 @@ export class TableMapping<Entity, Row> {
       (entry): entry is [string, FieldForm] => entry[1] !== undefined,
     );
     this.#forms = new Map(listed);
+    this.columns = Array.from(knownColumns(table)) as (keyof Row & string)[];
     // A newer build may have added columns. They are no part of the record here.
     const fields = new Map(Array.from(knownColumns(table), (name) => [name, camelCase(name)]));
     for (const name of internal) fields.delete(name);

@@ -13,6 +13,7 @@ import {
   type SqlEngine,
   type Steps,
 } from "../sql/engine.js";
+import type { BackgroundCheckpoints } from "./background-checkpoints.js";
 import { GroupCommit } from "./group-commit.js";
 import type { SqliteConnection } from "./retrying-connection.js";
 
@@ -87,10 +88,16 @@ export class SqliteEngine implements SqlEngine {
   readonly statements = new Statements();
   readonly #connection: SqliteConnection;
   readonly #walSync: WalSync;
+  readonly #checkpoints: BackgroundCheckpoints | null;
   readonly #groups: GroupCommit;
   readonly #durableGroups: GroupCommit;
 
-  constructor(connection: SqliteConnection, walSync: WalSync) {
+  constructor(
+    connection: SqliteConnection,
+    walSync: WalSync,
+    checkpoints: BackgroundCheckpoints | null = null,
+  ) {
+    this.#checkpoints = checkpoints;
     this.db = createSqliteKysely(connection);
     this.#connection = connection;
     this.#walSync = walSync;
@@ -150,6 +157,8 @@ export class SqliteEngine implements SqlEngine {
     await this.#groups.close();
     await this.#durableGroups.close();
     await this.db.destroy();
+    // Its thread uses the file until it has ended.
+    await this.#checkpoints?.close();
     await this.#connection.close();
     this.#walSync.close();
   }

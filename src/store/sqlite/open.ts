@@ -5,14 +5,17 @@ import { StateUnusable } from "../../errors.js";
 import { readOnlyStoreError, translateSqliteError } from "../../home/sqlite-errors.js";
 import { composeStore } from "../sql/compose.js";
 import type { Store } from "../store.js";
+import { BackgroundCheckpoints } from "./background-checkpoints.js";
 import { retryWhileLocked, SqliteConnection } from "./retrying-connection.js";
 import { SqliteEngine, WalSync } from "./engine.js";
 import { migrateSqlite } from "./migrate.js";
 
-interface SqliteStoreOptions {
+export interface SqliteStoreOptions {
   readonly path: string;
   readonly eventsKept?: number;
   readonly busyMs?: number;
+  /** Makes checkpoints in a thread of its own, for a process that serves many. Default: in the commit that fills the log. */
+  readonly backgroundCheckpoints?: boolean;
 }
 
 /** Opens the store for writing. Creates or migrates it as needed. */
@@ -37,8 +40,10 @@ export async function openSqliteStore(options: SqliteStoreOptions): Promise<Stor
       handle.exec("pragma synchronous = normal");
       migrateSqlite(handle, path);
     }, busyMs);
-    const connection = new SqliteConnection(handle, path, busyMs);
-    return composeStore(new SqliteEngine(connection, new WalSync(path)), eventsKept);
+    const checkpoints =
+      options.backgroundCheckpoints === true ? new BackgroundCheckpoints(handle, path) : null;
+    const connection = new SqliteConnection(handle, path, busyMs, checkpoints?.committed);
+    return composeStore(new SqliteEngine(connection, new WalSync(path), checkpoints), eventsKept);
   } catch (error) {
     db?.close();
     throw translateSqliteError(error, path);

@@ -42,7 +42,7 @@ async function selectTask(
   taskId: string,
 ): Promise<TaskRecord | null> {
   const query = statements.bind("a task", { taskId }, (given) =>
-    db.selectFrom("tasks").selectAll().where("task_id", "=", given.taskId),
+    db.selectFrom("tasks").select(taskTable.columns).where("task_id", "=", given.taskId),
   );
   const [row] = (await db.executeQuery(query.compile())).rows;
   return row === undefined ? null : taskTable.toRecord(row);

@@ -169,7 +169,7 @@ function updateTask({ db, statements }: SqlEngine, { taskId, version, set, event
       .set({ ...places, version: sql<number>`version + 1`, last_seq: sql<number>`last_seq + ${added}` })
       .where("task_id", "=", of_task)
       .where("version", "=", of_version)
-      .returningAll();
+      .returning(taskTable.columns);
   });
 }
 

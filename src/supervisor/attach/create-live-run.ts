@@ -50,8 +50,8 @@ export function createLiveRun(
     facts,
     writeQueue: new RunWriteQueue(context.store, context.storeBreaker, lease, record, observer, {
       held: !recorded,
-      // The start of an attached run is written at once.
-      startNote: recorded ? null : { clock: context.clock, ms: context.startNoteMs },
+      // The changes of an attached run are written at once.
+      waitForEnd: recorded ? null : { clock: context.clock, ms: context.waitForEndMs },
     }),
     recorded: deferred(),
     deadlines: new Deadlines(context.clock, facts.deadlines, (stop) => sendStop(live, stop)),

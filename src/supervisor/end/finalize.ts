@@ -27,26 +27,22 @@ export function finalize(live: LiveRun, terminal: TerminalRecord): void {
   live.finalizing = true;
   live.state = step(live.state, { type: terminal.type, outcome: terminal.outcome });
   live.descendants = Math.max(live.descendants, terminal.processes - 1);
-  stopWatchers(live, "the run has ended");
+  live.activity.stop();
   const at = endTime(live, terminal);
   const last = terminal.lastOutputAt ?? live.activity.lastOutputAt;
   const events = terminalEvents(runEventBase(live, at), terminal);
-  live.context.track(
-    live.facts.runId,
-    commitTerminalRecord(
-      live,
-      live.writeQueue.enqueueTerminal(
-        {
-          to: "exited",
-          at,
-          ...(last === null ? {} : { lastOutputAt: clamp(last, startTime(live), at) }),
-          ...terminal.outcome,
-        },
-        events,
-      ),
-      terminal,
-    ),
+  const finished = live.writeQueue.enqueueTerminal(
+    {
+      to: "exited",
+      at,
+      ...(last === null ? {} : { lastOutputAt: clamp(last, startTime(live), at) }),
+      ...terminal.outcome,
+    },
+    events,
   );
+  // While the disk syncs.
+  stopWatchers(live, "the run has ended");
+  live.context.track(live.facts.runId, commitTerminalRecord(live, finished, terminal));
   live.endKnown.resolve(live.context.clock.now());
 }
 

@@ -120,8 +120,8 @@ export interface SupervisorContext {
   readonly incarnationId: string;
   readonly anchorMonitor: AnchorMonitorHandle;
   readonly storeBreaker: StoreCircuitBreaker;
-  /** How long the start of a command waits to be recorded together with its end. */
-  readonly startNoteMs: number;
+  /** How long start and stop of a command wait to be recorded together with its end. */
+  readonly waitForEndMs: number;
   /** Runs whose end is not committed yet. */
   readonly runs: Map<string, LiveRun>;
   /** Runs whose record is not inserted yet: reconciliation skips them, whether the record is committed or not. */

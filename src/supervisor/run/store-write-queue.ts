@@ -17,8 +17,8 @@ interface QueuedWrite {
 interface WriteQueueOptions {
   /** The run has no record yet: nothing is written before `release`. */
   readonly held?: boolean;
-  /** Time for which the start of a command waits for its end, to be written with it. Null: the start is written at once. */
-  readonly startNote?: { readonly clock: Clock; readonly ms: number } | null;
+  /** Time for which start and stop of a command wait for its end, to be written with it. Null: they are written at once. */
+  readonly waitForEnd?: { readonly clock: Clock; readonly ms: number } | null;
 }
 
 export interface WriteQueueObserver {
@@ -47,8 +47,8 @@ export class RunWriteQueue {
   #queue: QueuedWrite[] = [];
   #draining = false;
   #held: boolean;
-  readonly #startNote: WriteQueueOptions["startNote"];
-  #startTimer: Timer | null = null;
+  readonly #waitForEnd: WriteQueueOptions["waitForEnd"];
+  #endTimer: Timer | null = null;
   #closed: Error | null = null;
 
   /** `record`: as it is in the store now, or as it will be inserted. */
@@ -58,7 +58,7 @@ export class RunWriteQueue {
     lease: Lease,
     record: RunRecord,
     observer: WriteQueueObserver,
-    { held = false, startNote = null }: WriteQueueOptions = {},
+    { held = false, waitForEnd = null }: WriteQueueOptions = {},
   ) {
     this.#store = store;
     this.#breaker = storeBreaker;
@@ -66,7 +66,7 @@ export class RunWriteQueue {
     this.#record = record;
     this.#observer = observer;
     this.#held = held;
-    this.#startNote = startNote;
+    this.#waitForEnd = waitForEnd;
   }
 
   get lease(): Lease {
@@ -95,10 +95,10 @@ export class RunWriteQueue {
     this.#begin();
   }
 
-  /** Writes a start that waits for the end of its run. */
+  /** Writes a start or stop that waits for the end of its run. */
   flush(): void {
-    if (this.#startTimer === null) return;
-    this.#cancelStartTimer();
+    if (this.#endTimer === null) return;
+    this.#cancelEndTimer();
     if (!this.#draining) void this.#drain();
   }
 
@@ -127,12 +127,11 @@ export class RunWriteQueue {
   close(error: Error): void {
     if (this.#closed !== null) return;
     this.#closed = error;
-    this.#cancelStartTimer();
+    this.#cancelEndTimer();
     for (const { committed } of this.#queue.splice(0)) committed?.reject(error);
   }
 
-  #append(write: QueuedWrite): void {
-    let entry = write;
+  #append(entry: QueuedWrite): void {
     if (this.#closed !== null) return entry.committed?.reject(this.#closed);
     if (entry.change !== null) this.#record = applyRunChange(this.#record, entry.change);
     // While the store fails, keep only the newest output heartbeat. The first entry may be in flight.
@@ -142,31 +141,36 @@ export class RunWriteQueue {
       this.#queue.at(-1)?.change?.to === "output"
     )
       this.#queue.pop();
-    const last = this.#queue.at(-1);
-    if (last !== undefined && (this.#queue.length > 1 || !this.#draining)) {
-      const merged = withStart(last, entry);
-      if (merged !== null) this.#queue.pop();
-      entry = merged ?? entry;
-    }
-    this.#queue.push(entry);
+    this.#queue.push(this.#mergeWithLast(entry));
     this.#begin();
+  }
+
+  /** Removes the last writes from the queue that can be one with this end. */
+  #mergeWithLast(entry: QueuedWrite): QueuedWrite {
+    const last = this.#queue.at(-1);
+    const inFlight = this.#queue.length === 1 && this.#draining;
+    const merged = last === undefined || inFlight ? null : mergeWithEnd(last, entry);
+    if (merged === null) return entry;
+    this.#queue.pop();
+    return this.#mergeWithLast(merged);
   }
 
   #begin(): void {
     if (this.#held || this.#draining || this.#queue.length === 0 || this.#closed !== null) return;
-    const onlyStart = this.#queue.length === 1 && this.#queue[0]?.change?.to === "running";
-    if (onlyStart && this.#startNote && this.#startNote.ms > 0) {
-      const { clock, ms } = this.#startNote;
-      this.#startTimer ??= clock.setTimer(ms, () => this.flush());
+    const [first, ...more] = this.#queue;
+    const canWait = more.length === 0 && canWaitForEnd(first?.change ?? null);
+    if (canWait && this.#waitForEnd && this.#waitForEnd.ms > 0) {
+      const { clock, ms } = this.#waitForEnd;
+      this.#endTimer ??= clock.setTimer(ms, () => this.flush());
       return;
     }
-    this.#cancelStartTimer();
+    this.#cancelEndTimer();
     void this.#drain();
   }
 
-  #cancelStartTimer(): void {
-    this.#startTimer?.cancel();
-    this.#startTimer = null;
+  #cancelEndTimer(): void {
+    this.#endTimer?.cancel();
+    this.#endTimer = null;
   }
 
   /** Never rejects. The first write begins synchronously. */
@@ -225,12 +229,16 @@ export class RunWriteQueue {
   }
 }
 
-/** One write for the start and the end of a run. Null: the two writes are not a start and an end. */
-function withStart(start: QueuedWrite, end: QueuedWrite): QueuedWrite | null {
-  if (start.change?.to !== "running" || end.change?.to !== "exited") return null;
+function canWaitForEnd(change: RunChange | null): boolean {
+  return change?.to === "running" || change?.to === "exiting";
+}
+
+/** One write for the end of a run and its start or stop. Null: the two writes are something else. */
+function mergeWithEnd({ change, events }: QueuedWrite, end: QueuedWrite): QueuedWrite | null {
+  if (end.change?.to !== "exited" || !canWaitForEnd(change)) return null;
   return {
-    change: { ...end.change, startedAt: start.change.at },
-    events: [...start.events, ...end.events],
+    change: change?.to === "running" ? { ...end.change, startedAt: change.at } : end.change,
+    events: [...events, ...end.events],
     committed: end.committed,
   };
 }

@@ -48,6 +48,8 @@ interface RunMarkers {
 export interface EnvironmentRequest {
   /** The caller's environment. It is not checked, because the caller runs with it already. */
   readonly base: Readonly<Record<string, string | undefined>>;
+  /** Variables of `base` that are left out. */
+  readonly withhold: readonly string[];
   readonly set: Readonly<Record<string, string>>;
   /** Start from nothing instead of from `base`. */
   readonly clear: boolean;
@@ -90,9 +92,11 @@ export function buildEnvironment(
 ): Record<string, string> {
   // No prototype: a variable may be called `__proto__`.
   const env = Object.create(null) as Record<string, string>;
+  const withheld = new Set(request.withhold.map((name) => variableKey(name, platform)));
   for (const [name, value] of Object.entries(request.base))
     if (
       value !== undefined &&
+      !withheld.has(variableKey(name, platform)) &&
       isInheritable(name, platform) &&
       (!request.clear || isIndispensable(name, platform))
     )

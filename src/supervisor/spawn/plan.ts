@@ -27,7 +27,7 @@ import {
   checkWholeNumber,
 } from "../check-options.js";
 import type { SupervisorContext } from "../run/live-run.js";
-import { buildEnvironment, variableKey } from "./environment.js";
+import { buildEnvironment } from "./environment.js";
 import {
   type LaunchCommand,
   resolveShellWords,
@@ -202,7 +202,8 @@ export function planSpawn(context: SupervisorContext, input: CommandInput, optio
     }),
     start: (runId, leaseId) => {
       const env = buildEnvironment({
-        base: options.inherit ?? withoutVariables(process.env, context.withheldEnv),
+        base: options.inherit ?? process.env,
+        withhold: options.inherit === undefined ? context.withheldEnv : [],
         set: options.env ?? {},
         clear: options.clearEnv ?? false,
         allow: options.allowEnv ?? [],
@@ -270,9 +271,4 @@ function spoolSpec(field: string, wanted: Partial<SpoolSpec> = {}): SpoolSpec {
     boundBytes: checkWholeNumber(`${field}.boundBytes`, wanted.boundBytes ?? defaults.spoolBytes),
     policy: checkOneOf(`${field}.policy`, wanted.policy ?? "keep-newest", ["keep-newest", "back-pressure"]),
   };
-}
-
-function withoutVariables(env: NodeJS.ProcessEnv, names: readonly string[]): NodeJS.ProcessEnv {
-  const withheld = new Set(names.map((name) => variableKey(name)));
-  return Object.fromEntries(Object.entries(env).filter(([name]) => !withheld.has(variableKey(name))));
 }

@@ -94,7 +94,7 @@ describe.concurrent("process, on the terminal of a run", () => {
     const refused = {
       code: 2,
       stdout: "",
-      stderr: `holdfast: run ${runId} has no terminal; start it with a PTY\n`,
+      stderr: `holdfast: run ${runId} has no terminal; it must be started with one (--pty, over MCP terminal: true)\n`,
     };
     expect(await fixture.batchCli.holdfast("screen", runId)).toMatchObject(refused);
     expect(await fixture.batchCli.holdfast("process", "send-keys", runId, "Enter")).toMatchObject(refused);

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { DatabaseSync } from "@photostructure/sqlite";
 import { describe, expect, test } from "vitest";
 import { resolveRun } from "../../../src/cli/client/resolve-run.js";
-import type { LocalState } from "../../../src/cli/client/local-state-directory.js";
+import type { LocalState } from "../../../src/queries/local-state-directory.js";
 import { stopFoundRun } from "../../../src/cli/stop/stop-coordinator.js";
 import { mountSmallDisk, whyNoMounts } from "../../support/small-disk.js";
 import { RecoveryFixture, TWO_PROCESSES } from "../../support/cli/recovery-fixture.js";

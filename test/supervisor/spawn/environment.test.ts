@@ -10,7 +10,9 @@ const marks = {
 };
 
 function build(request: Partial<EnvironmentRequest>): Record<string, string> {
-  return { ...buildEnvironment({ base: {}, set: {}, clear: false, allow: [], markers, ...request }) };
+  return {
+    ...buildEnvironment({ base: {}, withhold: [], set: {}, clear: false, allow: [], markers, ...request }),
+  };
 }
 
 describe("a run's environment contains", () => {
@@ -114,7 +116,10 @@ describe("a caller may not set", () => {
 
 describe("on Windows", () => {
   const onWindows = (request: Partial<EnvironmentRequest>): Record<string, string> => ({
-    ...buildEnvironment({ base: {}, set: {}, clear: false, allow: [], markers, ...request }, "win32"),
+    ...buildEnvironment(
+      { base: {}, withhold: [], set: {}, clear: false, allow: [], markers, ...request },
+      "win32",
+    ),
   });
 
   test("a variable has one value, whatever the case of its name", () => {

@@ -44,7 +44,7 @@ test("the environment contains the markers, and the record contains no environme
 });
 
 test("the start and the end of a short run are one write", async () => {
-  const world = fakeSupervisor({ startNoteMs: 60_000 });
+  const world = fakeSupervisor({ waitForEndMs: 60_000 });
   world.host.prepare = (anchor) => {
     const go = anchor.go.bind(anchor);
     anchor.go = () => {
@@ -61,6 +61,29 @@ test("the start and the end of a short run are one write", async () => {
   expect(world.store.eventTypes(run.runId)).toEqual(["spawn", "exit"]);
 });
 
+test("the stop and the end of a run that ends at once are one write", async () => {
+  const world = fakeSupervisor({ waitForEndMs: 60_000 });
+  const run = await spawnFakeRun(world);
+  await world.supervisor.getRun(run.runId);
+  const stop = { reason: "manual-cancel", actor: "test", requestId: "req_1" } as const;
+  world.host.last.emit({ type: "stopping", stop });
+  world.host.last.exit({ ...stop, killMode: "cgroup", leader: { code: null, signal: 9 } });
+  expect(await run.wait()).toMatchObject({ state: "exited", exit: { reason: "manual-cancel" } });
+  expect(world.store.log).toEqual(["insert gated", "running", "exited"]);
+  expect(world.store.eventTypes(run.runId)).toEqual(["spawn", "cancel", "exit"]);
+});
+
+test("the stop of a run that does not end soon is recorded by itself, and at once for a reader", async () => {
+  const world = fakeSupervisor({ waitForEndMs: 60_000 });
+  const run = await spawnFakeRun(world);
+  await world.supervisor.getRun(run.runId);
+  const stop = { reason: "manual-cancel", actor: "test", requestId: "req_1" } as const;
+  world.host.last.emit({ type: "stopping", stop });
+  expect(world.store.runs.get(run.runId)?.state).toBe("running");
+  expect((await world.supervisor.getRun(run.runId))?.state).toBe("exiting");
+  expect(world.store.eventTypes(run.runId)).toEqual(["spawn", "cancel"]);
+});
+
 test("a run id that is in use is replaced by another", async () => {
   const world = fakeSupervisor();
   let first = true;
@@ -73,7 +96,7 @@ test("a run id that is in use is replaced by another", async () => {
 });
 
 test("the start of a run that does not end soon is recorded by itself, and at once for a reader", async () => {
-  const world = fakeSupervisor({ startNoteMs: 30 });
+  const world = fakeSupervisor({ waitForEndMs: 30 });
   const { store, supervisor } = world;
   const read = await spawnFakeRun(world);
   expect(store.runs.get(read.runId)?.state).toBe("starting");

@@ -21,7 +21,7 @@ export function fakeSupervisor(
   const supervisor = createSupervisor({
     instanceId: "in_test",
     home: "/nowhere",
-    startNoteMs: 0,
+    waitForEndMs: 0,
     onProblem: (problem) => problems.push(problem),
     ...parts,
     store,

@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import { parseConfig } from "../../../src/config/schema.js";
 import { browserForFile, hasBrowser, screenshot } from "../../support/browser.js";
+import { openView } from "../../support/dashboard-page.js";
 import { gatewayForFile } from "../../support/gateway/real-gateway.js";
 import { waitFor } from "../../support/wait-for.js";
 
@@ -30,18 +31,10 @@ async function pendingIds(): Promise<string[]> {
   return (await fixture.client.listApprovals()).approvals.map(({ id }) => id);
 }
 
-async function openPage(width = 1440, dark = false) {
-  const opened = await browser.open({ width, height: 900, dark });
-  const { url } = await fixture.client.openDashboard({ body: {} });
-  await opened.page.goto(url);
-  await opened.page.getByRole("heading", { name: "Now" }).waitFor({ state: "attached" });
-  return opened;
-}
-
 test.skipIf(!hasBrowser)("a command is shown element by element, and runs when it is allowed", async () => {
   const hostile = "two words\u202e<b>\n$(rm)\u0007";
   const { id, answer } = await askToRun("builder", ["/bin/echo", hostile, ""], { STAGE: "prod" });
-  const { page, problems } = await openPage();
+  const { page, problems } = await openView(browser, fixture.client, "/");
   await page.getByRole("link", { name: "/bin/echo" }).click();
   expect(new URL(page.url()).pathname).toBe(`/approvals/${id}`);
   const allow = page.getByRole("button", { name: "Allow once" });
@@ -65,7 +58,7 @@ test.skipIf(!hasBrowser)("a command is shown element by element, and runs when i
 test.skipIf(!hasBrowser)("a long command can be allowed only after its last page, at 390 px", async () => {
   const words = Array.from({ length: 3_000 }, (_, at) => `argument-${at}-${"x".repeat(40)}`);
   const { id, answer } = await askToRun("long", ["/bin/true", ...words]);
-  const { page, problems } = await openPage(390, true);
+  const { page, problems } = await openView(browser, fixture.client, "/", { width: 390, dark: true });
   await page.goto(new URL(`/approvals/${id}`, page.url()).href);
   await page.getByText("Page 1 of").waitFor();
   const allow = page.getByRole("button", { name: "Allow once" });
@@ -86,7 +79,7 @@ test.skipIf(!hasBrowser)("a long command can be allowed only after its last page
 
 test.skipIf(!hasBrowser)("a question that ended meanwhile is no longer answered", async () => {
   const denied = await askToRun("elsewhere", ["/bin/true", "decided"]);
-  const { page } = await openPage();
+  const { page } = await openView(browser, fixture.client, "/");
   await page.goto(new URL("/approvals", page.url()).href);
   await page.getByRole("link", { name: "/bin/true decided" }).click();
   await page.getByRole("button", { name: "Deny" }).waitFor();
@@ -105,5 +98,10 @@ test.skipIf(!hasBrowser)("a question that ended meanwhile is no longer answered"
   expect(await expired.answer).not.toBe("exit");
   await page.getByRole("link", { name: "All approvals" }).click();
   await page.getByText("Nothing waits for an answer").waitFor();
+  const history = page.getByRole("table", { name: "Questions that were decided" });
+  await history.getByRole("row").filter({ hasText: "expired" }).filter({ hasText: "/bin/true" }).waitFor();
+  const row = history.getByRole("row").filter({ hasText: "denied" });
+  await row.getByText("operator").waitFor();
+  await row.getByRole("link", { name: "elsewhere" }).waitFor();
   await screenshot(page, "approvals-empty");
 });

@@ -61,6 +61,8 @@ test.skipIf(!hasBrowser)(
     await cleaned.getByRole("row").filter({ hasText: "2" }).waitFor();
     await page.getByRole("img", { name: /^Runs held: now 1,/ }).waitFor();
     await page.getByText("need no attention").waitFor();
+    const doctor = page.getByRole("region", { name: "Doctor" });
+    await doctor.getByText("checks found nothing wrong").waitFor();
     await screenshot(page, "health");
     await page.getByRole("combobox", { name: "Time range" }).selectOption("24h");
     expect(new URL(page.url()).search).toBe("?range=24h");

@@ -4,6 +4,7 @@ import { expect, test } from "vitest";
 import { scriptedAgent } from "../../support/agents/acp-fixture.js";
 import { planStep, scriptedPrompt, toolStep } from "../../support/agents/scripted-agent.js";
 import { browserForFile, hasBrowser, screenshot } from "../../support/browser.js";
+import { openView } from "../../support/dashboard-page.js";
 import { gatewayForFile } from "../../support/gateway/real-gateway.js";
 
 const fixture = gatewayForFile();
@@ -16,24 +17,11 @@ async function spawnAgent(key: string, more: { readonly parentSessionKey?: strin
   return (await fixture.client.acpSpawn({ body })).session.sessionId;
 }
 
-async function openPage(
-  path: string,
-  size: { readonly width?: number; readonly dark?: boolean } = {},
-  session?: string,
-) {
-  const opened = await browser.open(size);
-  const { url } = await fixture.client.openDashboard({ body: session === undefined ? {} : { session } });
-  await opened.page.goto(url);
-  await opened.page.getByRole("heading", { name: "Now" }).waitFor({ state: "attached" });
-  await opened.page.goto(new URL(path, url).href);
-  return opened;
-}
-
 test.skipIf(!hasBrowser)(
   "a prompt from the page shows the plan, the tools, the diff and the answer",
   async () => {
     const id = await spawnAgent("writer");
-    const { page, problems } = await openPage("/sessions");
+    const { page, problems } = await openView(browser, fixture.client, "/sessions");
     await page.getByRole("list", { name: "Sessions" }).getByText("writer").click();
     expect(new URL(page.url()).pathname).toBe(`/sessions/${id}`);
     const go = join(fixture.home, "go");
@@ -83,7 +71,7 @@ test.skipIf(!hasBrowser)(
   "permission requests are allowed, remembered and denied; a question is answered",
   async () => {
     const id = await spawnAgent("careful");
-    const { page, problems } = await openPage(`/sessions/${id}`, { dark: true });
+    const { page, problems } = await openView(browser, fixture.client, `/sessions/${id}`, { dark: true });
     const steps = scriptedPrompt(
       { ask: { title: `delete ${HOSTILE}`, rawInput: { command: ["rm", "-rf", "a b"] } } },
       { ask: "push it" },
@@ -132,7 +120,7 @@ test.skipIf(!hasBrowser)(
 test.skipIf(!hasBrowser)("a turn is cancelled, and a session closed, from the page", async () => {
   const parent = await spawnAgent("lead");
   const child = await spawnAgent(`helper${" of a long name".repeat(10)}`, { parentSessionKey: "lead" });
-  const { page, problems } = await openPage("/sessions", { width: 390 });
+  const { page, problems } = await openView(browser, fixture.client, "/sessions", { width: 390 });
   await page.getByText("below session lead").waitFor({ state: "attached" });
   expect(await page.evaluate("document.documentElement.scrollWidth - innerWidth")).toBe(0);
   await screenshot(page, "sessions-390");
@@ -165,7 +153,10 @@ test.skipIf(!hasBrowser)(
   async () => {
     const { session } = await fixture.client.openSession({ body: { key: "plain" } });
     await fixture.client.sendMessage({ params: { id: session.id }, body: { text: `hello ${HOSTILE}` } });
-    const { page, problems } = await openPage(`/sessions/${session.id}`, { width: 390 }, "plain");
+    const { page, problems } = await openView(browser, fixture.client, `/sessions/${session.id}`, {
+      width: 390,
+      session: "plain",
+    });
     await page.getByText("hello <img").waitFor();
     expect(await page.getByRole("button", { name: "Close the session" }).count()).toBe(0);
     expect(await page.evaluate("document.documentElement.scrollWidth - innerWidth")).toBe(0);

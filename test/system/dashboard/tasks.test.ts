@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { afterAll, expect, test } from "vitest";
 import { parseConfig } from "../../../src/config/schema.js";
 import { browserForFile, hasBrowser, screenshot } from "../../support/browser.js";
+import { openView } from "../../support/dashboard-page.js";
 import { gatewayForFile, shellCommand } from "../../support/gateway/real-gateway.js";
 import { waitFor } from "../../support/wait-for.js";
 import { webhookConfig } from "../../support/http-receiver.js";
@@ -31,15 +32,6 @@ const fixture = gatewayForFile({
 });
 const browser = browserForFile();
 
-async function openPage(path: string, size: { readonly width?: number; readonly dark?: boolean } = {}) {
-  const opened = await browser.open(size);
-  const { url } = await fixture.client.openDashboard({ body: {} });
-  await opened.page.goto(url);
-  await opened.page.getByRole("heading", { name: "Now" }).waitFor({ state: "attached" });
-  await opened.page.goto(new URL(path, url).href);
-  return opened;
-}
-
 const HOSTILE = "<script>alert(1)</script> \u202eevil & ".padEnd(180, "long ");
 
 test.skipIf(!hasBrowser)("a notification that failed is sent again from the page of its task", async () => {
@@ -48,7 +40,7 @@ test.skipIf(!hasBrowser)("a notification that failed is sent again from the page
   });
   const params = { id: task.taskId };
   await fixture.client.taskProgress({ params, body: { text: "half of the rows are in" } });
-  const { page, problems } = await openPage("/tasks");
+  const { page, problems } = await openView(browser, fixture.client, "/tasks");
   await page.getByRole("list", { name: "Tasks" }).getByText("half of the rows are in").waitFor();
   await fixture.client.finishTask({ params, body: { status: "failed", error: "<b>no space</b> left" } });
   await waitFor("the message has failed", async () => {
@@ -76,7 +68,10 @@ test.skipIf(!hasBrowser)("a notification that failed is sent again from the page
 
 test.skipIf(!hasBrowser)("a task is cancelled from its page, at 390 px", async () => {
   const { run } = await fixture.client.exec({ body: { ...shellCommand("sleep 3600"), background: true } });
-  const { page, problems } = await openPage("/tasks?status=open", { width: 390, dark: true });
+  const { page, problems } = await openView(browser, fixture.client, "/tasks?status=open", {
+    width: 390,
+    dark: true,
+  });
   await page.getByRole("list", { name: "Tasks" }).getByText("sleep 3600").click();
   await page.getByRole("button", { name: "Cancel the task" }).click();
   await screenshot(page, "task-cancel-390");
@@ -101,7 +96,7 @@ test.skipIf(!hasBrowser)("10,000 tasks are read page by page, with few of them i
         fixture.client.createTask({ body: { label: `import ${done + at}`, notify: "silent" } }),
       ),
     );
-  const { page, problems, requests } = await openPage("/tasks?work=external");
+  const { page, problems, requests } = await openView(browser, fixture.client, "/tasks?work=external");
   const list = page.getByRole("list", { name: "Tasks" });
   await list
     .getByText(/^import 99\d\d$/)

@@ -135,3 +135,18 @@ test("launcher, anchor and run inherit no descriptor of the supervisor's parent"
     await closed;
   }
 });
+
+// Linux enlarges the table of a process with threads only after an RCU grace period: Node waited 10 ms twice at its start.
+test("a command has room for 256 descriptors when it starts, from a new anchor, a warm one and in a terminal", async () => {
+  const supervisor = await realSupervisor();
+  const room = async (io: "pipe" | "pty"): Promise<number> => {
+    const argv = ["/bin/sleep", "3031"];
+    const run = await supervisor.spawn(io === "pipe" ? { io, argv } : { io, argv });
+    const status = await waitFor("the command is executed", async () => {
+      const text = await readFile(`/proc/${run.rootPid ?? 0}/status`, "utf8");
+      return text.startsWith("Name:\tsleep") && text;
+    });
+    return Number(/^FDSize:\s+(\d+)$/m.exec(status)?.[1]);
+  };
+  for (const io of ["pipe", "pipe", "pipe", "pty"] as const) expect(await room(io)).toBe(256);
+});

@@ -1,5 +1,5 @@
 import { TimeAgo } from "../components/time-ago.js";
-import { connection, lostAt, rolledBack } from "../live/connection.js";
+import { connection, lostAt, missedEvents } from "../live/connection.js";
 
 /** Reports that the data on the page is not current. */
 export function ConnectionBanner() {
@@ -21,8 +21,8 @@ export function ConnectionBanner() {
       {connection.value === "restored" && (
         <p class="connection-restored">
           Connection restored.{" "}
-          {rolledBack.value
-            ? "The store was set back to an earlier state, so everything was read again."
+          {missedEvents.value
+            ? "The events since then are not complete, so everything was read again."
             : "Nothing was missed."}
         </p>
       )}

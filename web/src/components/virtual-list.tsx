@@ -18,6 +18,10 @@ interface VirtualListProps<Item> {
   readonly onRange?: (from: number, to: number) => void;
 }
 
+/** The heights of a row of the usual lists, `.list-row`, and of one on a phone, where it has two lines. */
+export const ROW_PX = 44;
+export const NARROW_ROW_PX = 72;
+
 /** Above and below the visible part, items are kept, so that scrolling shows no gap. */
 const OVERSCAN_PX = 500;
 

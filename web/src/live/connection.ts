@@ -1,4 +1,5 @@
 import { signal } from "@preact/signals";
+import { defaults } from "../defaults.js";
 
 /** `lost`: the gateway does not answer, and the page tries again. `logged-out`: the page needs a new link. */
 export type ConnectionState = "connecting" | "live" | "lost" | "restored" | "paused" | "logged-out";
@@ -8,11 +9,8 @@ export const connection = signal<ConnectionState>("connecting");
 /** When the connection was lost; null: it is not. */
 export const lostAt = signal<number | null>(null);
 
-/** The store was rolled back while the connection was lost: events are missing, and everything was read again. */
-export const rolledBack = signal(false);
-
-/** How long "restored" is shown. */
-const RESTORED_MS = 4_000;
+/** Events may have been missed while the connection was lost, so everything was read again. */
+export const missedEvents = signal(false);
 
 export function connected(): void {
   const wasLost = lostAt.value !== null;
@@ -21,15 +19,15 @@ export function connected(): void {
   if (!wasLost) return;
   setTimeout(() => {
     if (connection.value === "restored") connection.value = "live";
-  }, RESTORED_MS);
+  }, defaults.restoredShownMs);
 }
 
-export function storeRolledBack(): void {
-  rolledBack.value = true;
+export function eventsMissed(): void {
+  missedEvents.value = true;
 }
 
 export function disconnected(): void {
-  rolledBack.value = false;
+  missedEvents.value = false;
   lostAt.value ??= Date.now();
   connection.value = "lost";
 }

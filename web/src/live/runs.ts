@@ -1,6 +1,7 @@
 import { computed, signal } from "@preact/signals";
 import { ApiError, request } from "../api/client.js";
 import type { Run } from "../api/types.js";
+import { defaults } from "../defaults.js";
 import { connection } from "./connection.js";
 import { listenForEvents } from "./events.js";
 
@@ -16,14 +17,13 @@ export const endedRuns = computed(() => newestFirst([...runs.value.values()].fil
 /** Ended runs that are read at first. */
 const ENDED = 100;
 const PAGE = 500;
-/** Events of this time are answered by one read of each of their runs. */
-const COLLECT_MS = 150;
 /** Beyond so many runs, one read of all is cheaper. */
 const READ_EACH = 20;
-/** Nothing reports that an ended run was removed. */
-const REMOVED_EVERY_MS = 30_000;
 
 const changed = new Set<string>();
+/** When runs have printed since the last change of `runs`. */
+const printed = new Map<string, number>();
+let printTimer: ReturnType<typeof setTimeout> | null = null;
 let timer: ReturnType<typeof setTimeout> | null = null;
 
 export function isOpen({ state }: Pick<Run, "state">): boolean {
@@ -35,8 +35,11 @@ export function followRuns(): void {
   listenForEvents({
     onEvent: ({ runId, type, at }) => {
       if (runId === "") return;
-      const known = runs.peek().get(runId);
-      if (type === "output" && known !== undefined) return put([{ ...known, lastOutputAt: at }]);
+      if (type === "output" && runs.peek().has(runId)) {
+        printed.set(runId, at);
+        printTimer ??= setTimeout(showPrinted, defaults.outputCollectMs);
+        return;
+      }
       changed.add(runId);
       readSoon();
     },
@@ -49,12 +52,23 @@ export function followRuns(): void {
   });
   setInterval(() => {
     if (!document.hidden && connection.peek() === "live") void dropRemoved();
-  }, REMOVED_EVERY_MS);
+  }, defaults.removedPollMs);
   void readAll();
 }
 
+/** Many runs that print cause few changes of the list. */
+function showPrinted(): void {
+  printTimer = null;
+  const found = [...printed].flatMap(([runId, lastOutputAt]) => {
+    const run = runs.peek().get(runId);
+    return run === undefined ? [] : [{ ...run, lastOutputAt }];
+  });
+  printed.clear();
+  put(found);
+}
+
 function readSoon(): void {
-  timer ??= setTimeout(() => void readChanged(), COLLECT_MS);
+  timer ??= setTimeout(() => void readChanged(), defaults.runsCollectMs);
 }
 
 export async function readAll(): Promise<void> {

@@ -1,5 +1,6 @@
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
+import { defaults } from "../defaults.js";
 import { connection } from "./connection.js";
 import { listenForEvents } from "./events.js";
 
@@ -18,9 +19,6 @@ interface ResourceOptions {
   /** Read again after events of these runs (`[]`: of no run). Default: of any run. */
   readonly runIds?: readonly string[];
 }
-
-/** Events of this time cause one read. */
-const COLLECT_MS = 250;
 
 /**
  * Data of the gateway for a view: read when the view appears and `key` changes, and again after events of runs, at an
@@ -67,7 +65,7 @@ export function useResource<Value>(
       timer ??= setTimeout(() => {
         timer = null;
         void load();
-      }, COLLECT_MS);
+      }, defaults.viewCollectMs);
     };
     reload.value = () => void load();
     void load();

@@ -7,7 +7,7 @@ import { assertOperator, connectOrStart } from "../../client/connect.js";
 import { openReadClient } from "../../client/read-client.js";
 import { resolveAcpSession } from "../../client/resolve-acp-session.js";
 import type { JsonFlag } from "../../options/command-definition.js";
-import { formatElapsed } from "../../options/durations-and-sizes.js";
+import { formatElapsed } from "../../../text/format-units.js";
 import { exitCodes } from "../../print/exit-code.js";
 import { notice } from "../../print/errors-and-notices.js";
 import { print, toJson } from "../../print/write-output.js";

@@ -1,6 +1,6 @@
 import type { ResponseOf } from "../../../api/contract.js";
 import { sanitizeLine } from "../../../text/sanitize.js";
-import { formatElapsed } from "../../options/durations-and-sizes.js";
+import { formatElapsed } from "../../../text/format-units.js";
 import { exitCodes } from "../../print/exit-code.js";
 import { notice } from "../../print/errors-and-notices.js";
 import { print } from "../../print/write-output.js";

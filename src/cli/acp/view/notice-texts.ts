@@ -2,7 +2,7 @@ import type { ResponseOf } from "../../../api/contract.js";
 import { defaults } from "../../../defaults.js";
 import { sanitizeLine } from "../../../text/sanitize.js";
 import { displayWidth, truncateToWidth } from "../../../text/display-width.js";
-import { formatElapsed } from "../../options/durations-and-sizes.js";
+import { formatElapsed } from "../../../text/format-units.js";
 import { exitCodes } from "../../print/exit-code.js";
 import type { Palette } from "../../print/colours-and-progress.js";
 

@@ -26,7 +26,7 @@ test("files that exist are extended and restored byte by byte, with modes, and n
     expect((await stat(path)).mode & 0o777).toBe(0o640);
   }
   expect(
-    (await fixture.mcp("install", ...clients)).stdout.match(/holdfast: installed already/g),
+    (await fixture.mcp("install", ...clients)).stdout.match(/holdfast stays as it is: installed already/g),
   ).toHaveLength(clients.length);
   expect((await fixture.mcp("install", ...clients, "--undo", "--apply")).code).toBe(0);
   for (const [at, path] of paths.entries()) {

@@ -1,6 +1,7 @@
 import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect } from "preact/hooks";
+import { defaults } from "../../defaults.js";
 import { useResource } from "../../live/use-resource.js";
 import { ResourceView } from "../resource-view.js";
 import { QuestionParts, type QuestionPart } from "./question-parts.js";
@@ -25,9 +26,6 @@ interface PagedQuestionProps<Page extends QuestionPage> {
   readonly answer: (page: Page, digest: string | null, reload: () => void) => ComponentChildren;
 }
 
-/** A question may be answered elsewhere, or expire, while it is shown. */
-const POLL_MS = 2_000;
-
 /** A question to the operator, page by page. Its digest is known when its last page was shown. */
 export function PagedQuestion<Page extends QuestionPage>({
   id,
@@ -41,7 +39,7 @@ export function PagedQuestion<Page extends QuestionPage>({
   const shown = useResource(
     `question ${id} ${page.value} ${reveal.value}`,
     (signal) => read({ page: page.peek(), ...(reveal.peek() ? { reveal: "1" } : {}) }, signal),
-    { everyMs: POLL_MS, runIds: [] },
+    { everyMs: defaults.questionPollMs, runIds: [] },
   );
   useEffect(() => {
     if (shown.value !== undefined && shown.value.digest !== null) digest.value = shown.value.digest;

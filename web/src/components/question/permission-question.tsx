@@ -2,7 +2,6 @@ import { useSignal } from "@preact/signals";
 import { request } from "../../api/client.js";
 import type { Permission } from "../../api/types.js";
 import type { RequestOf } from "../../../../src/api/contract.js";
-import { Badge } from "../badge.js";
 import { ErrorBox } from "../error-box.js";
 import { Facts } from "../facts.js";
 import { TimeUntil } from "../time-ago.js";
@@ -10,6 +9,7 @@ import { type Action, useAction } from "../use-action.js";
 import { ElicitationForm } from "./elicitation-form.js";
 import { PagedQuestion } from "./paged-question.js";
 import { useAnswerDelay } from "./use-answer-delay.js";
+import { VerdictBadge } from "./verdict.js";
 
 type Answer = RequestOf<"acpAnswer">["body"];
 
@@ -58,13 +58,6 @@ export function PermissionQuestion({ id, onAnswered, inSession = false }: Permis
   );
 }
 
-const VERDICTS = {
-  allow: "allowed",
-  deny: "denied",
-  cancelled: "not answered",
-  expired: "expired",
-} as const;
-
 function PermissionHead({
   permission,
   inSession,
@@ -76,9 +69,7 @@ function PermissionHead({
   return (
     <>
       <p class="question-title">
-        <Badge tone={decision === null ? "wait" : decision.verdict === "allow" ? "good" : "quiet"}>
-          {decision === null ? "waiting" : VERDICTS[decision.verdict]}
-        </Badge>
+        <VerdictBadge decision={decision} />
         <b>
           <bdi>{kind === null ? "" : `${kind}: `}</bdi>
           <bdi>{title ?? toolCallId}</bdi>

@@ -1,12 +1,12 @@
 import { useSignal } from "@preact/signals";
 import { request } from "../../api/client.js";
 import type { Approval } from "../../api/types.js";
-import { Badge } from "../../components/badge.js";
 import { ErrorBox } from "../../components/error-box.js";
 import { Facts } from "../../components/facts.js";
 import { PagedQuestion } from "../../components/question/paged-question.js";
 import { PermissionQuestion } from "../../components/question/permission-question.js";
 import { useAnswerDelay } from "../../components/question/use-answer-delay.js";
+import { VerdictBadge } from "../../components/question/verdict.js";
 import { TimeAgo, TimeUntil } from "../../components/time-ago.js";
 import { useAction } from "../../components/use-action.js";
 import type { ViewProps } from "../../router/view.js";
@@ -55,7 +55,7 @@ function ApprovalHead({ approval }: { readonly approval: Approval }) {
   return (
     <>
       <h1 class="title">
-        {decision === null ? "May this run?" : "Command of a session"} <DecisionBadge decision={decision} />
+        {decision === null ? "May this run?" : "Command of a session"} <VerdictBadge decision={decision} />
       </h1>
       {decision !== null && (
         <>
@@ -79,12 +79,6 @@ function ApprovalHead({ approval }: { readonly approval: Approval }) {
       />
     </>
   );
-}
-
-function DecisionBadge({ decision }: Pick<Approval, "decision">) {
-  if (decision === null) return <Badge tone="wait">waiting</Badge>;
-  const words = { allow: "allowed", deny: "denied", expired: "expired" } as const;
-  return <Badge tone={decision.verdict === "allow" ? "good" : "quiet"}>{words[decision.verdict]}</Badge>;
 }
 
 function decisionText({ verdict, actor }: NonNullable<Approval["decision"]>): string {

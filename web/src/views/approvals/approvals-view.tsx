@@ -5,10 +5,10 @@ import { ResourceView } from "../../components/resource-view.js";
 import { Section } from "../../components/section.js";
 import { Table } from "../../components/table.js";
 import { TimeUntil } from "../../components/time-ago.js";
+import { defaults } from "../../defaults.js";
 import { useResource } from "../../live/use-resource.js";
-
-/** Questions cause no events of runs, so they are read at this interval. */
-const POLL_MS = 2_000;
+import { DecidedList } from "./decided-list.js";
+import { SessionLink } from "./session-link.js";
 
 interface Questions {
   readonly approvals: readonly Approval[];
@@ -20,38 +20,38 @@ async function readQuestions(signal: AbortSignal): Promise<Questions> {
   const [{ approvals }, { permissions }, { sessions }] = await Promise.all([
     request("listApprovals", { signal }),
     request("acpPermissions", { signal }),
-    request("listSessions", { query: { limit: 1_000 }, signal }),
+    request("listSessions", { query: { all: "1", limit: 1_000 }, signal }),
   ]);
   return { approvals, permissions, names: new Map(sessions.map(({ id, key }) => [id, key])) };
 }
 
 /** Commands of sessions and permission requests of agents that wait for the operator. Each is answered on its own page. */
 export function ApprovalsView() {
-  const questions = useResource("approvals", readQuestions, { everyMs: POLL_MS });
+  const questions = useResource("approvals", readQuestions, { everyMs: defaults.approvalsPollMs });
   return (
     <>
       <h1 class="title">Approvals</h1>
       <ResourceView resource={questions}>
-        {({ approvals, permissions, names }) =>
-          approvals.length + permissions.length === 0 ? (
-            <EmptyState title="Nothing waits for an answer">
-              A command that an exec rule asks about, or a permission request of an agent, appears here.
-            </EmptyState>
-          ) : (
-            <>
-              {approvals.length > 0 && (
-                <Section title="Commands of sessions" count={approvals.length}>
-                  <CommandTable approvals={approvals} names={names} />
-                </Section>
-              )}
-              {permissions.length > 0 && (
-                <Section title="Permission requests of agents" count={permissions.length}>
-                  <PermissionTable permissions={permissions} />
-                </Section>
-              )}
-            </>
-          )
-        }
+        {({ approvals, permissions, names }) => (
+          <>
+            {approvals.length + permissions.length === 0 && (
+              <EmptyState title="Nothing waits for an answer">
+                A command that an exec rule asks about, or a permission request of an agent, appears here.
+              </EmptyState>
+            )}
+            {approvals.length > 0 && (
+              <Section title="Commands of sessions" count={approvals.length}>
+                <CommandTable approvals={approvals} names={names} />
+              </Section>
+            )}
+            {permissions.length > 0 && (
+              <Section title="Permission requests of agents" count={permissions.length}>
+                <PermissionTable permissions={permissions} />
+              </Section>
+            )}
+            <DecidedList names={names} />
+          </>
+        )}
       </ResourceView>
     </>
   );
@@ -107,13 +107,5 @@ function PermissionTable({ permissions }: Pick<Questions, "permissions">) {
         { title: "Expires", numeric: true, cell: ({ expiresAt }) => <TimeUntil at={expiresAt} /> },
       ]}
     />
-  );
-}
-
-function SessionLink({ id, name }: { readonly id: string; readonly name: string }) {
-  return (
-    <a class="cut" href={`/sessions/${id}`} title={name}>
-      <bdi>{name}</bdi>
-    </a>
   );
 }

@@ -1,21 +1,14 @@
-import type { ComponentChildren } from "preact";
 import { request } from "../../api/client.js";
 import type { GatewayStatus } from "../../api/types.js";
-import { Badge } from "../../components/badge.js";
 import { ErrorBox } from "../../components/error-box.js";
 import { Section } from "../../components/section.js";
 import { TimeAgo } from "../../components/time-ago.js";
+import { defaults } from "../../defaults.js";
 import { useResource } from "../../live/use-resource.js";
+import { type Finding, FindingList } from "./finding-list.js";
 
-const POLL_MS = 10_000;
 /** Beyond so many tasks, a list says no more than their number. */
 const TASKS_SHOWN = 20;
-
-interface Finding {
-  readonly key: string;
-  readonly state: "warn" | "bad";
-  readonly text: ComponentChildren;
-}
 
 /** Problems that need the operator's attention: of the store, of other gateways, and of tasks. */
 export function Findings({ status }: { readonly status: GatewayStatus }) {
@@ -28,7 +21,7 @@ export function Findings({ status }: { readonly status: GatewayStatus }) {
       ]);
       return { findings, gateways };
     },
-    { everyMs: POLL_MS },
+    { everyMs: defaults.auditPollMs },
   );
   const found = storeFindings(status);
   for (const { instanceId, hostName, presence, lastHeardAt } of audit.value?.gateways ?? [])
@@ -68,23 +61,14 @@ export function Findings({ status }: { readonly status: GatewayStatus }) {
   return (
     <Section title="Findings" count={found.length}>
       {audit.error !== null && <ErrorBox error={audit.error} retry={audit.reload} />}
-      <ul class="findings">
-        {found.map(({ key, state, text }) => (
-          <li key={key}>
-            <Badge tone={state === "bad" ? "bad" : "wait"}>{state}</Badge>
-            <span>{text}</span>
-          </li>
-        ))}
-        {found.length === 0 && (
-          <li>
-            <Badge tone="good">ok</Badge>
-            <span>The store, the gateways and the tasks need no attention.</span>
-          </li>
-        )}
-      </ul>
-      <p class="hint">
-        <code>holdfast doctor</code> also checks the machine, the config file and the channels.
-      </p>
+      <FindingList
+        label="Findings"
+        findings={
+          found.length === 0
+            ? [{ key: "none", state: "ok", text: "The store, the gateways and the tasks need no attention." }]
+            : found
+        }
+      />
     </Section>
   );
 }

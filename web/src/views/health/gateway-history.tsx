@@ -6,10 +6,10 @@ import { ResourceView } from "../../components/resource-view.js";
 import { Section } from "../../components/section.js";
 import { Table } from "../../components/table.js";
 import { TimeAgo } from "../../components/time-ago.js";
+import { defaults } from "../../defaults.js";
 import { useResource } from "../../live/use-resource.js";
 import { query, setQuery } from "../../router/location.js";
 
-const POLL_MS = 15_000;
 const HOUR_MS = 3_600_000;
 
 type Health = ResponseOf<"health">;
@@ -23,7 +23,9 @@ const RANGES = [
 
 /** The measurements of the gateway since its start. */
 export function GatewayHistory() {
-  const health = useResource("health", (signal) => request("health", { signal }), { everyMs: POLL_MS });
+  const health = useResource("health", (signal) => request("health", { signal }), {
+    everyMs: defaults.historyPollMs,
+  });
   return (
     <ResourceView resource={health}>
       {(value) => (

@@ -4,16 +4,18 @@ import { Badge } from "../../components/badge.js";
 import { Facts } from "../../components/facts.js";
 import { ResourceView } from "../../components/resource-view.js";
 import { TimeAgo } from "../../components/time-ago.js";
+import { defaults } from "../../defaults.js";
 import { useResource } from "../../live/use-resource.js";
 import { viewerIsOperator } from "../../live/viewer.js";
+import { Doctor } from "./doctor.js";
 import { Findings } from "./findings.js";
 import { GatewayHistory } from "./gateway-history.js";
 
-const POLL_MS = 5_000;
-
 /** The health of the gateway and its store, and its actions about lost owners and leftover processes. */
 export function HealthView() {
-  const status = useResource("status", (signal) => request("status", { signal }), { everyMs: POLL_MS });
+  const status = useResource("status", (signal) => request("status", { signal }), {
+    everyMs: defaults.statusPollMs,
+  });
   return (
     <>
       <h1 class="title">Health</h1>
@@ -25,7 +27,12 @@ export function HealthView() {
           </>
         )}
       </ResourceView>
-      {viewerIsOperator() && <GatewayHistory />}
+      {viewerIsOperator() && (
+        <>
+          <Doctor />
+          <GatewayHistory />
+        </>
+      )}
     </>
   );
 }

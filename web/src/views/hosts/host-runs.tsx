@@ -1,11 +1,7 @@
 import type { Run } from "../../api/types.js";
 import { formatDuration } from "../../components/duration.js";
 import { RunBadge } from "../../components/run-badge.js";
-import { VirtualList } from "../../components/virtual-list.js";
-
-/** Match the heights of `.run-row` in styles/components.css. */
-const ROW_PX = 44;
-const NARROW_ROW_PX = 72;
+import { NARROW_ROW_PX, ROW_PX, VirtualList } from "../../components/virtual-list.js";
 
 interface HostRunsProps {
   readonly runs: readonly Run[];
@@ -34,7 +30,7 @@ export function HostRuns({ runs, now, comparable, more }: HostRunsProps) {
         items={runs}
         itemKey={({ runId }) => runId}
         render={(run) => (
-          <a class="run-row" href={`/runs/${run.runId}`}>
+          <a class="list-row run-row" href={`/runs/${run.runId}`}>
             <RunBadge run={run} />
             <span class="run-command" title={run.command}>
               {run.labels["name"] !== undefined && <b>{run.labels["name"]}</b>} <bdi>{run.command}</bdi>

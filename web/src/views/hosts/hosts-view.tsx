@@ -6,11 +6,9 @@ import { ErrorBox } from "../../components/error-box.js";
 import { Facts } from "../../components/facts.js";
 import { ResourceView } from "../../components/resource-view.js";
 import { TimeAgo } from "../../components/time-ago.js";
+import { defaults } from "../../defaults.js";
 import { useResource } from "../../live/use-resource.js";
 import { HostRuns } from "./host-runs.js";
-
-/** The interval of a gateway's heartbeat. */
-const POLL_MS = 10_000;
 
 type View = ResponseOf<"viewRuns">;
 
@@ -33,7 +31,7 @@ export function HostsView() {
       ]);
       return { gateways, view };
     },
-    { everyMs: POLL_MS },
+    { everyMs: defaults.hostsPollMs },
   );
   return (
     <>

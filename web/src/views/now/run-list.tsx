@@ -1,6 +1,6 @@
 import type { Run } from "../../api/types.js";
 import { ProcessRow } from "../../components/process-row.js";
-import { VirtualList } from "../../components/virtual-list.js";
+import { NARROW_ROW_PX, ROW_PX, VirtualList } from "../../components/virtual-list.js";
 import { allUsage } from "../../live/usage-of-all-runs.js";
 import { flattenTree, type TreeRow } from "../../live/run-usage.js";
 import { areProcessesShown } from "./shown-processes.js";
@@ -12,9 +12,7 @@ type Item =
   | { readonly run: Run; readonly row: TreeRow; readonly more: 0 }
   | { readonly run: Run; readonly row: null; readonly more: number };
 
-/** Match the heights of `.run-row` and `.run-process` in styles/now.css. */
-const ROW_PX = 44;
-const NARROW_ROW_PX = 72;
+/** Matches the height of `.run-process` in styles/now.css. */
 const PROCESS_PX = 30;
 /** All of them are shown in the view of the run. */
 const MAX_PROCESSES = 30;

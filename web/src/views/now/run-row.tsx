@@ -16,7 +16,7 @@ export function RunRow({ run }: { readonly run: Run }) {
   const port = run.service?.port ?? null;
   const usage = isOpen(run) ? allUsage.value.get(run.runId) : undefined;
   return (
-    <div class="run-row">
+    <div class="list-row run-row">
       <RunBadge run={run} />
       <a class="run-command" href={`/runs/${run.runId}`} title={run.command}>
         {name !== undefined && <b>{name}</b>} <bdi>{run.command}</bdi>
@@ -28,6 +28,11 @@ export function RunRow({ run }: { readonly run: Run }) {
           </bdi>
         )}
         {port !== null && <span class="number">:{port}</span>}
+        {isOpen(run) && run.lastOutputAt !== null && (
+          <span class="run-output" title={`Last output: ${new Date(run.lastOutputAt).toLocaleString()}`}>
+            output <Elapsed from={run.lastOutputAt} to={null} /> ago
+          </span>
+        )}
         {usage !== undefined && <RunUsageFacts run={run} usage={usage} />}
         <span class="run-time">
           {isOpen(run) ? (

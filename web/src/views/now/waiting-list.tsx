@@ -5,6 +5,7 @@ import { ErrorBox } from "../../components/error-box.js";
 import { Section } from "../../components/section.js";
 import { Table } from "../../components/table.js";
 import { TimeAgo } from "../../components/time-ago.js";
+import { defaults } from "../../defaults.js";
 import { useResource } from "../../live/use-resource.js";
 import { viewerIsOperator } from "../../live/viewer.js";
 
@@ -17,15 +18,12 @@ interface Question {
   readonly href: string;
 }
 
-/** Questions cause no events of runs, so they are read at this interval. */
-const POLL_MS = 3_000;
-
 export function WaitingList() {
   const {
     value: questions = [],
     error,
     reload,
-  } = useResource("waiting", readQuestions, { everyMs: POLL_MS });
+  } = useResource("waiting", readQuestions, { everyMs: defaults.waitingPollMs });
   if (error !== null && questions.length === 0) return <ErrorBox error={error} retry={reload} />;
   if (questions.length === 0) return null;
   return (

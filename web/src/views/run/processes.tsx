@@ -7,10 +7,10 @@ import { formatBytes } from "../../components/bytes.js";
 import { formatPercent, ProcessRow } from "../../components/process-row.js";
 import { ResourceView } from "../../components/resource-view.js";
 import { Section } from "../../components/section.js";
+import { defaults } from "../../defaults.js";
 import { useResource } from "../../live/use-resource.js";
 import { flattenTree, measure, type RunUsage, SAMPLES } from "../../live/run-usage.js";
 
-const POLL_MS = 2_000;
 /** More are counted, not listed: the page stays usable when a run forks without end. */
 const MAX_ROWS = 200;
 
@@ -19,7 +19,7 @@ export function Processes({ run }: { readonly run: Run }) {
   const read = useResource(
     `processes ${run.runId}`,
     (signal) => request("runProcesses", { params: { runId: run.runId }, signal }),
-    { everyMs: POLL_MS, runIds: [run.runId] },
+    { everyMs: defaults.processesPollMs, runIds: [run.runId] },
   );
   const usage = useMeasured(read.value);
   const rows = flattenTree(usage?.processes ?? []);

@@ -4,6 +4,7 @@ import type { Run, StopAnswer } from "../../api/types.js";
 import { ConfirmDialog } from "../../components/confirm-dialog.js";
 import { formatDuration } from "../../components/duration.js";
 import { ResourceView } from "../../components/resource-view.js";
+import { defaults } from "../../defaults.js";
 import { useResource } from "../../live/use-resource.js";
 
 interface StopDialogProps {
@@ -12,8 +13,6 @@ interface StopDialogProps {
   readonly onClose: () => void;
 }
 
-const POLL_MS = 2_000;
-
 /** Asks before a run is stopped, and lists the processes that will end. */
 export function StopDialog({ run, onStopped, onClose }: StopDialogProps) {
   const { runId, policy } = run;
@@ -21,7 +20,7 @@ export function StopDialog({ run, onStopped, onClose }: StopDialogProps) {
   const found = useResource(
     `stop ${runId}`,
     (signal) => request("runProcesses", { params: { runId }, signal }),
-    { everyMs: POLL_MS, runIds: [runId] },
+    { everyMs: defaults.processesPollMs, runIds: [runId] },
   );
   const stop = async (): Promise<void> => {
     const body = atOnce.value ? { graceMs: 0 } : {};

@@ -4,6 +4,7 @@ import type { ResponseOf } from "../../../../src/api/contract.js";
 import { request } from "../../api/client.js";
 import { ErrorBox } from "../../components/error-box.js";
 import { PermissionQuestion } from "../../components/question/permission-question.js";
+import { defaults } from "../../defaults.js";
 import { useResource } from "../../live/use-resource.js";
 import { viewerIsOperator } from "../../live/viewer.js";
 import { CloseSession } from "./close-session.js";
@@ -21,8 +22,6 @@ const TURNS = 30;
 const MAX_TURNS = 1_000;
 /** Updates that are read at first: the text of a few turns. */
 const UPDATES = 4_000;
-/** Changes of this time cause one read. */
-const COLLECT_MS = 150;
 /** So near to the end of the page, new text scrolls it. */
 const NEAR_END_PX = 120;
 
@@ -110,7 +109,7 @@ function Turns({ shown, turns, onChange, older }: TurnsProps) {
     timer.current ??= setTimeout(() => {
       timer.current = null;
       onChange();
-    }, COLLECT_MS);
+    }, defaults.updatesCollectMs);
   };
   const { logs, version } = useUpdates(id, from.value, soon);
   const follow = useFollowEnd(version);

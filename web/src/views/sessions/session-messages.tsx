@@ -2,12 +2,11 @@ import { request } from "../../api/client.js";
 import { ResourceView } from "../../components/resource-view.js";
 import { Section } from "../../components/section.js";
 import { TimeAgo } from "../../components/time-ago.js";
+import { defaults } from "../../defaults.js";
 import { useResource } from "../../live/use-resource.js";
 import { LongText } from "./long-text.js";
 import { visibleText } from "./show-invisible-characters.js";
 
-/** Messages cause no events of runs, so they are read at this interval. */
-const POLL_MS = 4_000;
 /** The newest messages that are shown. */
 const LIMIT = 100;
 
@@ -16,7 +15,7 @@ export function SessionMessages({ sessionId }: { readonly sessionId: string }) {
   const history = useResource(
     `history ${sessionId}`,
     (signal) => request("sessionHistory", { params: { id: sessionId }, query: { limit: LIMIT }, signal }),
-    { everyMs: POLL_MS },
+    { everyMs: defaults.sessionPollMs },
   );
   return (
     <ResourceView resource={history}>

@@ -1,6 +1,7 @@
 import type { ResponseOf } from "../../../../src/api/contract.js";
 import { request } from "../../api/client.js";
 import { ResourceView } from "../../components/resource-view.js";
+import { defaults } from "../../defaults.js";
 import { useResource } from "../../live/use-resource.js";
 import type { ViewProps } from "../../router/view.js";
 import { AgentConversation } from "./agent-conversation.js";
@@ -9,9 +10,6 @@ import { LeaseBadge } from "./session-badges.js";
 import { SessionFacts, SessionRuns } from "./session-facts.js";
 import { SessionMessages } from "./session-messages.js";
 
-/** Messages cause no events of runs, so they are read at this interval. */
-const POLL_MS = 4_000;
-
 type Status = ResponseOf<"sessionStatus">;
 
 /** One session: the conversation with its agent, or its messages and runs. */
@@ -19,7 +17,7 @@ export function SessionView({ params: { sessionId = "" } }: ViewProps) {
   const status = useResource(
     `session ${sessionId}`,
     (signal) => request("sessionStatus", { params: { id: sessionId }, signal }),
-    { everyMs: POLL_MS },
+    { everyMs: defaults.sessionPollMs },
   );
   return (
     <>

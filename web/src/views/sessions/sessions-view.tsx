@@ -3,18 +3,14 @@ import type { AgentSession, Session } from "../../api/types.js";
 import { EmptyState } from "../../components/empty-state.js";
 import { ResourceView } from "../../components/resource-view.js";
 import { TimeAgo } from "../../components/time-ago.js";
-import { VirtualList } from "../../components/virtual-list.js";
+import { NARROW_ROW_PX, ROW_PX, VirtualList } from "../../components/virtual-list.js";
+import { defaults } from "../../defaults.js";
 import { useResource } from "../../live/use-resource.js";
 import { query, setQuery } from "../../router/location.js";
 import { AgentBadge, LeaseBadge } from "./session-badges.js";
 import { type TreeRow, treeRows } from "./session-tree.js";
 
-/** Sessions cause no events of runs when they are opened and closed, so they are read at this interval. */
-const POLL_MS = 5_000;
 const LIMIT = 1_000;
-/** Match the heights of `.session-row` in styles/sessions.css. */
-const ROW_PX = 44;
-const NARROW_ROW_PX = 72;
 /** Deeper sessions are not indented further. */
 const MAX_INDENT = 6;
 
@@ -36,7 +32,7 @@ async function readSessions(all: boolean, signal: AbortSignal): Promise<Sessions
 export function SessionsView() {
   const all = query.value.get("all") === "1";
   const sessions = useResource(`sessions ${all}`, (signal) => readSessions(all, signal), {
-    everyMs: POLL_MS,
+    everyMs: defaults.sessionsPollMs,
   });
   return (
     <>
@@ -83,7 +79,7 @@ interface SessionRowProps {
 function SessionRow({ row: { session, depth, parent }, agent }: SessionRowProps) {
   const { id, key, agentId, leaseState, createdAt, closedAt } = session;
   return (
-    <a class="session-row" href={`/sessions/${id}`}>
+    <a class="list-row session-row" href={`/sessions/${id}`}>
       <span class="session-state">
         {closedAt !== null ? (
           <LeaseBadge state="closed" />

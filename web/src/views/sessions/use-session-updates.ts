@@ -3,10 +3,8 @@ import { useEffect, useRef } from "preact/hooks";
 import { ApiError, pathOf } from "../../api/client.js";
 import { endpoints } from "../../../../src/api/endpoints.js";
 import { followNdjson } from "../../api/ndjson.js";
+import { defaults } from "../../defaults.js";
 import { TurnLog, type Update } from "./turn-log.js";
-
-const FIRST_PAUSE_MS = 500;
-const LAST_PAUSE_MS = 5_000;
 
 export interface Updates {
   readonly logs: ReadonlyMap<string, TurnLog>;
@@ -58,7 +56,7 @@ export function useUpdates(sessionId: string, after: number, onChange: () => voi
 }
 
 async function follow(gone: AbortSignal, path: () => string, apply: (update: Update) => void): Promise<void> {
-  let pauseMs = FIRST_PAUSE_MS;
+  let pauseMs: number = defaults.reconnectFirstMs;
   while (!gone.aborted) {
     await untilVisible();
     const hidden = new AbortController();
@@ -68,7 +66,7 @@ async function follow(gone: AbortSignal, path: () => string, apply: (update: Upd
     document.addEventListener("visibilitychange", onVisibility);
     try {
       const ends = AbortSignal.any([gone, hidden.signal]);
-      const opened = (): void => void (pauseMs = FIRST_PAUSE_MS);
+      const opened = (): void => void (pauseMs = defaults.reconnectFirstMs);
       for await (const update of followNdjson<Update>(path(), ends, opened)) apply(update);
     } catch (error) {
       if (error instanceof ApiError && error.status < 500) return;
@@ -79,7 +77,7 @@ async function follow(gone: AbortSignal, path: () => string, apply: (update: Upd
     await new Promise((resolve) => {
       setTimeout(resolve, pauseMs);
     });
-    pauseMs = Math.min(pauseMs * 2, LAST_PAUSE_MS);
+    pauseMs = Math.min(pauseMs * 2, defaults.reconnectLastMs);
   }
 }
 

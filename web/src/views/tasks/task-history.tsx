@@ -1,6 +1,6 @@
 import type { ResponseOf } from "../../../../src/api/contract.js";
+import { taskEventText } from "../../../../src/text/task-event.js";
 import { Badge, type Tone } from "../../components/badge.js";
-import { formatDuration } from "../../components/duration.js";
 import { Table } from "../../components/table.js";
 import { TimeAgo } from "../../components/time-ago.js";
 
@@ -67,7 +67,7 @@ export function TaskHistory({ events }: { readonly events: readonly TaskEvent[] 
       {events.toReversed().map((event) => (
         <li key={event.seq}>
           <b>{event.type}</b>
-          <bdi class="anywhere">{eventText(event)}</bdi>
+          <bdi class="anywhere">{taskEventText(event)}</bdi>
           <span class="quiet">
             <TimeAgo at={event.at} />
           </span>
@@ -75,43 +75,4 @@ export function TaskHistory({ events }: { readonly events: readonly TaskEvent[] 
       ))}
     </ol>
   );
-}
-
-/** As `holdfast tasks show` says it. */
-function eventText({ type, data }: TaskEvent): string {
-  const word = (name: string): string => {
-    const value = data[name];
-    return typeof value === "string" ? value : "";
-  };
-  const by = word("actor") === "" ? "" : `by ${word("actor")}`;
-  switch (type) {
-    case "created":
-      return join(word("runtime"), word("policy"));
-    case "started":
-      return "";
-    case "progress":
-      return word("text");
-    case "stalled":
-      return `no event for ${formatDuration(Number(data["silentMs"] ?? 0))}`;
-    case "policy":
-      return join(`${word("from")} → ${word("to")}`, word("target"), by);
-    case "linked":
-      return join(word("runId"), word("turnId"), word("childSessionId"));
-    case "missing":
-      return "no process is known to work on it";
-    case "ended":
-      return join(word("outcome") === "blocked" ? "blocked" : word("status"), by);
-    case "refused":
-      return `${join(word("said"), word("status"))}: it ${word("why") === "ended" ? "has ended" : "has not started"}`;
-    case "retried":
-      return join(word("why"), word("channel"), by);
-    case "dismissed":
-      return by;
-    case "restored":
-      return word("why");
-  }
-}
-
-function join(...parts: readonly string[]): string {
-  return parts.filter((part) => part !== "").join(", ");
 }

@@ -2,15 +2,12 @@ import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { request } from "../../api/client.js";
 import type { Task } from "../../api/types.js";
+import { defaults } from "../../defaults.js";
 import { connection } from "../../live/connection.js";
 import { listenForEvents } from "../../live/events.js";
 
 /** Tasks per request. */
 const PAGE = 200;
-/** Progress and deliveries are no events of runs. */
-const POLL_MS = 4_000;
-/** Events of this time cause one read. */
-const COLLECT_MS = 400;
 
 export type TaskFilter = Readonly<Record<string, string>>;
 
@@ -95,7 +92,7 @@ export function useTaskPages(filter: TaskFilter): TaskPages {
       timer ??= setTimeout(() => {
         timer = null;
         refresh();
-      }, COLLECT_MS);
+      }, defaults.tasksCollectMs);
     };
     const ignore = listenForEvents({
       onEvent: ({ type }) => {
@@ -105,7 +102,7 @@ export function useTaskPages(filter: TaskFilter): TaskPages {
     });
     const interval = setInterval(() => {
       if (!document.hidden && connection.peek() !== "lost") refresh();
-    }, POLL_MS);
+    }, defaults.tasksPollMs);
     return () => {
       gone.abort();
       ignore();

@@ -9,14 +9,12 @@ import { ResourceView } from "../../components/resource-view.js";
 import { Section } from "../../components/section.js";
 import { Elapsed, TimeAgo } from "../../components/time-ago.js";
 import { useAction } from "../../components/use-action.js";
+import { defaults } from "../../defaults.js";
 import { useResource } from "../../live/use-resource.js";
 import { viewerIsOperator } from "../../live/viewer.js";
 import type { ViewProps } from "../../router/view.js";
 import { DeliveryBadge, TaskBadge } from "./task-badge.js";
 import { MessageTable, TaskHistory } from "./task-history.js";
-
-/** Progress and deliveries are no events of runs. */
-const POLL_MS = 2_000;
 
 type TaskDetails = ResponseOf<"getTask">;
 
@@ -25,7 +23,7 @@ export function TaskView({ params: { taskId = "" } }: ViewProps) {
   const details = useResource(
     `task ${taskId}`,
     (signal) => request("getTask", { params: { id: taskId }, signal }),
-    { everyMs: POLL_MS },
+    { everyMs: defaults.taskPollMs },
   );
   return (
     <>

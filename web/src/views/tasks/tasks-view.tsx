@@ -2,14 +2,10 @@ import type { Task } from "../../api/types.js";
 import { EmptyState } from "../../components/empty-state.js";
 import { ErrorBox } from "../../components/error-box.js";
 import { TimeAgo } from "../../components/time-ago.js";
-import { VirtualList } from "../../components/virtual-list.js";
+import { NARROW_ROW_PX, ROW_PX, VirtualList } from "../../components/virtual-list.js";
 import { query, setQuery } from "../../router/location.js";
 import { deliveryText, TaskBadge } from "./task-badge.js";
 import { type TaskFilter, useTaskPages } from "./task-pages.js";
-
-/** Match the heights of `.task-row` in styles/tasks.css. */
-const ROW_PX = 44;
-const NARROW_ROW_PX = 72;
 
 interface Choice {
   readonly value: string;
@@ -119,7 +115,7 @@ function TaskRow({ task }: { readonly task: Task }) {
   const news = task.endedAt === null ? progress : (error ?? summary);
   const name = label === "" ? text : label;
   return (
-    <a class="task-row" href={`/tasks/${taskId}`}>
+    <a class="list-row task-row" href={`/tasks/${taskId}`}>
       <TaskBadge task={task} />
       <span class="task-words" title={news === null ? name : `${name}\n${news}`}>
         <bdi>{name === "" ? taskId : name}</bdi>

@@ -2,6 +2,7 @@ import { signal } from "@preact/signals";
 import { request } from "../../../api/client.js";
 import { type KeptRange, readKeptRange, readLogPage, type Stream } from "../../../api/log-pages.js";
 import type { OutputPiece } from "../../../api/types.js";
+import { defaults } from "../../../defaults.js";
 import { sleep, untilVisible, whileVisible } from "../../../live/page-visibility.js";
 
 export interface LogPage {
@@ -13,10 +14,6 @@ export interface LogPage {
 const PAGE_BYTES = 32 * 1024;
 /** Pages that are kept: some screens above and below the visible one. */
 const MAX_PAGES = 8;
-const WAIT_MS = 25_000;
-/** A run that prints without a pause is shown so often. */
-const SHOW_EVERY_MS = 200;
-const RETRY_MS = 1_000;
 
 /**
  * A part of the output of one stream: consecutive pages of a log of any length. Pages that are far away are dropped and
@@ -47,11 +44,11 @@ export class LogWindow implements Disposable {
         if (this.pages.peek().length === 0 && this.following.peek()) await this.end();
         ended = await this.#waitForMore();
         this.error.value = null;
-        if (!ended) await sleep(SHOW_EVERY_MS, closed);
+        if (!ended) await sleep(defaults.outputShowMs, closed);
       } catch (cause) {
         if (closed.aborted) return;
         if (!document.hidden) this.error.value = cause;
-        await sleep(RETRY_MS, closed);
+        await sleep(defaults.outputRetryMs, closed);
       }
     }
   }
@@ -100,7 +97,7 @@ export class LogWindow implements Disposable {
       this.stream === "stdout" ? { stderr: Number.MAX_SAFE_INTEGER } : { stdout: Number.MAX_SAFE_INTEGER };
     const { run, output } = await request("poll", {
       params: { runId: this.#runId },
-      query: { [this.stream]: end, ...other, waitMs: WAIT_MS, maxChars: PAGE_BYTES },
+      query: { [this.stream]: end, ...other, waitMs: defaults.outputWaitMs, maxChars: PAGE_BYTES },
       signal: visible.signal,
     });
     const piece = output.find(({ stream }) => stream === this.stream);

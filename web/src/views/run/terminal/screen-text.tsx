@@ -1,8 +1,7 @@
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
+import { defaults } from "../../../defaults.js";
 import type { Screen } from "./screen.js";
-
-const REFRESH_MS = 500;
 
 /** The content of the terminal as text that a screen reader reads and that can be selected. */
 export function ScreenText({ screen }: { readonly screen: Screen }) {
@@ -13,7 +12,7 @@ export function ScreenText({ screen }: { readonly screen: Screen }) {
       timer ??= setTimeout(() => {
         timer = null;
         text.value = screen.text();
-      }, REFRESH_MS);
+      }, defaults.screenTextMs);
     });
     return () => {
       if (timer !== null) clearTimeout(timer);

@@ -6,6 +6,7 @@ import {
 } from "../../../api/attach-socket.js";
 import { ApiError, request } from "../../../api/client.js";
 import { readKeptRange, readLogPage } from "../../../api/log-pages.js";
+import { defaults } from "../../../defaults.js";
 import { sleep, untilVisible, whileVisible } from "../../../live/page-visibility.js";
 
 export interface TerminalSize {
@@ -33,8 +34,6 @@ const PAGE_BYTES = 512 * 1024;
 /** Beyond so many unprocessed bytes the connection is closed, and opened again below the other number. */
 const MAX_PENDING = 4 * 1024 * 1024;
 const LOW_PENDING = 512 * 1024;
-const FIRST_PAUSE_MS = 250;
-const LAST_PAUSE_MS = 5_000;
 const COMPLETE = 1000;
 /** A message of a viewer has at most 1 MiB. */
 const INPUT_BYTES = 64 * 1024;
@@ -61,7 +60,7 @@ export class TerminalStream implements Disposable {
   /** Resolves when the run has ended and all of its output was passed on, or after dispose. */
   async follow(): Promise<void> {
     let begun = false;
-    let pauseMs = FIRST_PAUSE_MS;
+    let pauseMs: number = defaults.reconnectFirstMs;
     while (!this.#closed.signal.aborted) {
       await untilVisible();
       try {
@@ -69,7 +68,7 @@ export class TerminalStream implements Disposable {
         begun = true;
         const before = this.#next;
         if (await this.#readUntilClosed()) return this.#listener.onState("ended");
-        if (this.#next > before) pauseMs = FIRST_PAUSE_MS;
+        if (this.#next > before) pauseMs = defaults.reconnectFirstMs;
       } catch (error) {
         if (this.#closed.signal.aborted) return;
         if (error instanceof ApiError) return this.#listener.onProblem(error.message);
@@ -77,7 +76,7 @@ export class TerminalStream implements Disposable {
       if (this.#closed.signal.aborted) return;
       this.#listener.onState("reconnecting");
       await sleep(pauseMs, this.#closed.signal);
-      pauseMs = Math.min(pauseMs * 2, LAST_PAUSE_MS);
+      pauseMs = Math.min(pauseMs * 2, defaults.reconnectLastMs);
     }
   }
 

@@ -1,11 +1,11 @@
-import type { RunAddress } from "../../anchor/host-interface.js";
-import type { NativeObserver } from "../../anchor/native-observer.js";
-import { databaseUrl } from "../../config/database-url.js";
-import { observeMachineIdentity } from "../../home/machine-identity.js";
-import { readStateId } from "../../home/state-identity.js";
-import { resolveHome, type StateDirectory } from "../../home/state-directory.js";
-import type { RunRecord } from "../../model/run.js";
-import { findStateDirectory } from "../../store/open-state-directory.js";
+import type { RunAddress } from "../anchor/host-interface.js";
+import type { NativeObserver } from "../anchor/native-observer.js";
+import { databaseUrl } from "../config/database-url.js";
+import { observeMachineIdentity } from "../home/machine-identity.js";
+import { readStateId } from "../home/state-identity.js";
+import { resolveHome, type StateDirectory } from "../home/state-directory.js";
+import type { RunRecord } from "../model/run.js";
+import { findStateDirectory } from "../store/open-state-directory.js";
 
 /** The state directory and its processes, for operator commands that need neither gateway nor store. */
 export interface LocalState extends AsyncDisposable {
@@ -14,8 +14,8 @@ export interface LocalState extends AsyncDisposable {
 }
 
 /** Null: there is no state directory, so nothing was ever run. */
-export async function openLocalState(): Promise<LocalState | null> {
-  const directory = await findStateDirectory(resolveHome());
+export async function openLocalState(home = resolveHome()): Promise<LocalState | null> {
+  const directory = await findStateDirectory(home);
   if (directory === null) return null;
   const host = await openLocalObserver(directory);
   return { directory, host, [Symbol.asyncDispose]: () => host[Symbol.asyncDispose]() };
@@ -23,8 +23,8 @@ export async function openLocalState(): Promise<LocalState | null> {
 
 export async function openLocalObserver({ home }: StateDirectory): Promise<NativeObserver> {
   const [{ findAnchorBinary: findAnchor }, { openNativeObserver: observeNatively }] = await Promise.all([
-    import("../../anchor/binary.js"),
-    import("../../anchor/native-observer.js"),
+    import("../anchor/binary.js"),
+    import("../anchor/native-observer.js"),
   ]);
   return observeNatively(home, await observeMachineIdentity(home), findAnchor());
 }

@@ -2,8 +2,8 @@ import type { RunAddress } from "../../anchor/host-interface.js";
 import { systemClock } from "../../async/clock.js";
 import { runConcurrently } from "../../async/concurrency.js";
 import { defaults } from "../../defaults.js";
-import { describeWaitingGateway, findWaitingGateway } from "../../gateway/gateway-files.js";
-import { describeUnreachable, locateGateway } from "../../gateway/locate-gateway.js";
+import { describeWaitingGateway, findWaitingGateway } from "../gateway-files.js";
+import { describeUnreachable, locateGateway } from "../locate-gateway.js";
 import { errorMessage } from "../../home/errno.js";
 import { readOwnFile } from "../../home/own-file.js";
 import type { StateDirectory } from "../../home/state-directory.js";
@@ -13,12 +13,12 @@ import { openStoreForReading } from "../../store/open.js";
 import { listLiveProcesses, type RunProcesses } from "../../supervisor/inspect/live-processes.js";
 import { buildReconcileContext, classifyRecords } from "../../supervisor/reconcile/reconcile.js";
 import { stateDirectoryFilter } from "../../supervisor/retention.js";
-import { isStoreShared, type LocalState } from "../client/local-state-directory.js";
+import { isStoreShared, type LocalState } from "../../queries/local-state-directory.js";
 import {
   CLEANUP_COMMAND,
   listRunsWithoutState,
   runWithoutStateText,
-} from "../runs/without-state-directory.js";
+} from "../../queries/runs-without-state.js";
 import { bad, type Check, ok, warn } from "./check-result.js";
 
 /** Checks supervisors, launchers, locks and anchors of the state directory. */
@@ -119,8 +119,8 @@ async function checkOpenRuns({
 }
 
 /** Live runs whose state directory was removed. Reports nothing when there are none. */
-export async function checkRunsWithoutState(): Promise<Check[]> {
-  const found = await listRunsWithoutState();
+export async function checkRunsWithoutState(home: string): Promise<Check[]> {
+  const found = await listRunsWithoutState(home);
   return found.map((run) =>
     warn("runs without a state directory", runWithoutStateText(run), run.whyNot ?? CLEANUP_COMMAND),
   );

@@ -4,8 +4,8 @@ import { type Check, ok, warn } from "./check-result.js";
 import { checkKernel } from "./linux.js";
 
 /** Checks what this operating system offers, which decides the guarantees of runs. */
-export async function checkSystem(): Promise<Check[]> {
-  if (process.platform === "linux") return checkKernel();
+export async function checkSystem(home: string): Promise<Check[]> {
+  if (process.platform === "linux") return checkKernel(home);
   const anchor = await checkAnchor();
   if (anchor.state === "bad") return [anchor];
   const boundary = boundaryElsewhere(process.platform);

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { boundaryChecks } from "../../../src/cli/doctor/operating-system.js";
-import { profileCheck } from "../../../src/cli/doctor/state-and-store.js";
+import { boundaryChecks } from "../../../src/gateway/doctor/operating-system.js";
+import { profileCheck } from "../../../src/gateway/doctor/state-and-store.js";
 import { isInProfile } from "../../../src/home/path-trust.js";
 
 test("doctor names the tier of each system, and what is missing there", () => {

@@ -4,27 +4,26 @@ import { dirname, join } from "node:path";
 import { databaseUrl } from "../../config/database-url.js";
 import { defaults } from "../../defaults.js";
 import { HoldfastError } from "../../errors.js";
-import { reachGateway } from "../../gateway/locate-gateway.js";
+import { reachGateway } from "../locate-gateway.js";
 import { errorMessage } from "../../home/errno.js";
 import { isInProfile, requireOwnSocket } from "../../home/path-trust.js";
 import { isCorruption } from "../../home/sqlite-errors.js";
-import { gatewaySocketPath, resolveHome, type StateDirectory } from "../../home/state-directory.js";
+import { gatewaySocketPath, type StateDirectory } from "../../home/state-directory.js";
 import { localCopyDirectory } from "../../store/local-copy/run-copy.js";
 import { readUnrestored, type UnrestoredRecord } from "../../store/local-copy/task-copy.js";
 import { checkStore, openStoreForReading } from "../../store/open.js";
 import { findStateDirectory } from "../../store/open-state-directory.js";
 import { SCHEMA_VERSION } from "../../store/sql/migrations.js";
-import { formatDuration, formatElapsed, formatSize } from "../options/durations-and-sizes.js";
+import { formatDuration, formatElapsed, formatSize } from "../../text/format-units.js";
 import { bad, type Check, ok, warn } from "./check-result.js";
 
 /** With less space, spools and the store's log will soon be full. */
 const MIN_FREE_BYTES = 256 * 1024 * 1024;
 
-export async function checkState(): Promise<{
+export async function checkState(home: string): Promise<{
   readonly checks: Check[];
   readonly directory: StateDirectory | null;
 }> {
-  const home = resolveHome();
   try {
     const directory = await findStateDirectory(home);
     if (directory === null)

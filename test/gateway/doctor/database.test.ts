@@ -5,7 +5,7 @@ import {
   checkDurability,
   checkReplication,
   checkServer,
-} from "../../../src/cli/doctor/database.js";
+} from "../../../src/gateway/doctor/database.js";
 import type { ServerInfo } from "../../../src/store/postgres/server-properties.js";
 import {
   startPostgresServer,

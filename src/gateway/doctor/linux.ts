@@ -4,10 +4,10 @@ import { checkCgroups } from "./cgroups.js";
 import { type Check, ok, warn } from "./check-result.js";
 
 /** Checks the features of the kernel and of this environment, which decide the guarantees of runs. */
-export async function checkKernel(): Promise<Check[]> {
+export async function checkKernel(home: string): Promise<Check[]> {
   const [strength, children] = await Promise.all([checkAnchor(), checkProcessListing()]);
   const level = ({ ok: "unique", warn: "handle", bad: "number" } as const)[strength.state];
-  return [strength, children, ...(await checkCgroups(level))];
+  return [strength, children, ...(await checkCgroups(home, level))];
 }
 
 async function checkProcessListing(): Promise<Check> {

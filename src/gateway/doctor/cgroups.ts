@@ -9,16 +9,15 @@ import {
   probeLimits,
 } from "../../anchor/inspect/cgroups-and-limits.js";
 import { DELEGATION_HINT } from "../../anchor/protocol/errors.js";
-import { readGatewayId, readLiveLauncher, readLiveProcess } from "../../gateway/gateway-files.js";
+import { readGatewayId, readLiveLauncher, readLiveProcess } from "../gateway-files.js";
 import {
   askUserManager,
   endsAtLogout,
   isInUserManager,
   planScope,
   type UserManager,
-} from "../../gateway/systemd-scope.js";
+} from "../systemd-scope.js";
 import { errorMessage } from "../../home/errno.js";
-import { resolveHome } from "../../home/state-directory.js";
 import { bad, type Check, ok, warn } from "./check-result.js";
 
 /** Where the runs of the gateway get their cgroups. */
@@ -31,9 +30,9 @@ type RunsPlace =
   | { readonly kind: "running"; readonly probe: CgroupProbe; readonly noScope: string | null };
 
 /** Checks the cgroups, the limits and the tier of runs. `level`: how strong identities of processes are. */
-export async function checkCgroups(level: "unique" | "handle" | "number"): Promise<Check[]> {
+export async function checkCgroups(home: string, level: "unique" | "handle" | "number"): Promise<Check[]> {
   const own = await probeCgroup();
-  const place = await findRunsPlace(own);
+  const place = await findRunsPlace(home, own);
   const cgroup = checkPlace(place);
   const tierOf = (usable: boolean): string => `${usable ? "cgroup" : "subreaper"}+launcher+${level}`;
   const usable = cgroup.state === "ok";
@@ -45,13 +44,13 @@ export async function checkCgroups(level: "unique" | "handle" | "number"): Promi
   return [cgroup, ...(await checkLogout(place)), await checkRunLimits(place, cgroup, own), ok("tier", tier)];
 }
 
-async function findRunsPlace(own: CgroupProbe): Promise<RunsPlace> {
+async function findRunsPlace(home: string, own: CgroupProbe): Promise<RunsPlace> {
   const plan = await planScope(process.env, own);
   const manager = plan.kind === "scope" ? await askUserManager() : null;
   const unanswered = plan.kind === "scope" && manager === null;
   const silent = unanswered ? "the systemd manager of this user does not answer" : null;
   const noScope = plan.kind === "none" ? plan.why : silent;
-  const pid = await findRunningPid(resolveHome());
+  const pid = await findRunningPid(home);
   const probe = pid === null ? null : await probeCgroup(pid).catch(() => null);
   if (probe !== null) return { kind: "running", probe, noScope };
   return manager === null

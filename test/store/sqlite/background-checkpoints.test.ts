@@ -1,0 +1,84 @@
+import { statSync } from "node:fs";
+import { join } from "node:path";
+import { DatabaseSync, type DatabaseSyncInstance } from "@photostructure/sqlite";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { BackgroundCheckpoints } from "../../../src/store/sqlite/background-checkpoints.js";
+import { openSqliteStore } from "../../../src/store/sqlite/open.js";
+import { LEASE_MS, newRun } from "../../support/store/run-samples.js";
+import { temporaryDirectory, type TemporaryDirectory } from "../../support/temporary-directory.js";
+import { waitFor } from "../../support/wait-for.js";
+
+let directory: TemporaryDirectory;
+let path: string;
+
+beforeEach(async () => {
+  directory = await temporaryDirectory();
+  path = join(directory.path, "store.sqlite");
+});
+afterEach(() => directory[Symbol.asyncDispose]());
+
+function openDatabase(): DatabaseSyncInstance {
+  const db = new DatabaseSync(path, { timeout: 5_000 });
+  db.exec("pragma journal_mode = wal; create table rows (data text)");
+  return db;
+}
+
+const COMMIT_BYTES = 100 * 4096;
+
+function fillLog(db: DatabaseSyncInstance, checkpoints: BackgroundCheckpoints, commits: number): void {
+  for (let at = 0; at < commits; at++) {
+    db.prepare("insert into rows values (?)").run("x".repeat(COMMIT_BYTES));
+    checkpoints.committed();
+  }
+}
+
+function autocheckpointPages(db: DatabaseSyncInstance): number {
+  return (db.prepare("pragma wal_autocheckpoint").get() as { wal_autocheckpoint: number }).wal_autocheckpoint;
+}
+
+test("checkpoints are made in a thread, and commits go on meanwhile", async () => {
+  const db = openDatabase();
+  const checkpoints = new BackgroundCheckpoints(db, path);
+  fillLog(db, checkpoints, 16);
+  await waitFor("the log is copied", () => statSync(path).size > 16 * COMMIT_BYTES);
+  fillLog(db, checkpoints, 16);
+  await checkpoints.close();
+  expect(db.prepare("select count(*) as rows from rows").all()).toMatchObject([{ rows: 32 }]);
+  db.close();
+});
+
+test("the log starts again from its beginning although commits never pause", async () => {
+  const db = openDatabase();
+  const checkpoints = new BackgroundCheckpoints(db, path);
+  const readLog = db.prepare("pragma wal_checkpoint(noop)");
+  let longest = 0;
+  await waitFor("the log starts again", () => {
+    fillLog(db, checkpoints, 16);
+    const [{ log } = { log: 0 }] = readLog.all() as { log: number }[];
+    longest = Math.max(longest, log);
+    return log < longest / 2;
+  });
+  await checkpoints.close();
+  db.close();
+});
+
+test("SQLite makes the checkpoints if the thread fails", async () => {
+  const db = openDatabase();
+  const checkpoints = new BackgroundCheckpoints(db, join(directory.path, "missing", "store.sqlite"));
+  expect(autocheckpointPages(db)).toBeGreaterThan(1000);
+  fillLog(db, checkpoints, 16);
+  await waitFor("the failure is known", () => autocheckpointPages(db) === 1000);
+  fillLog(db, checkpoints, 16);
+  await checkpoints.close();
+  expect(db.prepare("pragma wal_checkpoint(noop)").all()).toMatchObject([{ busy: 0 }]);
+  db.close();
+});
+
+test("a store with a thread for checkpoints keeps what was committed when it is closed", async () => {
+  const store = await openSqliteStore({ path, backgroundCheckpoints: true });
+  const runs = Array.from({ length: 200 }, () => newRun());
+  for (const run of runs) await store.insertRun(run, LEASE_MS);
+  await store[Symbol.asyncDispose]();
+  await using again = await openSqliteStore({ path });
+  for (const { runId } of runs) expect(await again.getRun(runId)).toMatchObject({ runId });
+});
