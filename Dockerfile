@@ -18,7 +18,7 @@ USER node
 WORKDIR /work
 VOLUME /state
 
-HEALTHCHECK --interval=30s --timeout=10s --start-period=20s CMD ["holdfast", "gateway", "status"]
+HEALTHCHECK --interval=30s --timeout=10s CMD ["holdfast", "gateway", "status"]
 
 ENTRYPOINT ["holdfast-anchor", "init", "--"]
 CMD ["holdfast", "gateway", "run"]
