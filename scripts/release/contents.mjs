@@ -4,7 +4,7 @@
 /** Paths below `package/`. */
 const ALLOWED = [
   /^(LICENSE|README\.md|CHANGELOG\.md|THIRD-PARTY-LICENSES|package\.json)$/,
-  /^docs\/([\w-]+\/)*[\w-]+\.(md|svg)$/,
+  /^docs\/([\w-]+\/)*[\w-]+\.(md|svg|webp)$/,
   /^docs\/openapi\.json$/,
   /^dist\/index\.js$/,
   /^dist\/cli\/main\.js$/,

@@ -23,7 +23,6 @@ function installAndRun(name, scripts, offline) {
   const env = {
     ...{ HOME: home, npm_config_prefix: `${home}/prefix`, npm_config_update_notifier: "false" },
     PATH: `${home}/prefix/bin:${process.env.PATH}`,
-    ...(offline && { npm_config_registry: "http://127.0.0.1:9/" }),
   };
   const way = [...(scripts ? [] : ["--ignore-scripts"]), ...(offline ? ["--offline"] : [])];
   const quiet = ["--no-audit", "--no-fund", "--loglevel=error"];

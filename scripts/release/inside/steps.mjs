@@ -35,7 +35,7 @@ export function expectEqual(what, actual, expected) {
     throw new Error(`${what} is ${JSON.stringify(actual)}, not ${JSON.stringify(expected)}`);
 }
 
-/** Executes named steps in order, and prints the time of each. The first that fails ends the process. */
+/** Executes named steps in order, and prints the time of each. Rejects with the first failure. */
 export async function inOrder(steps) {
   const started = performance.now();
   for (const [name, step] of steps) {
@@ -45,8 +45,7 @@ export async function inOrder(steps) {
       console.log(`| ${name} | ${seconds(from)} | ${note} |`);
     } catch (error) {
       console.log(`| ${name} | ${seconds(from)} | FAILED |`);
-      console.error(error.message);
-      process.exit(1);
+      throw error;
     }
   }
   console.log(`| all steps | ${seconds(started)} | |`);
