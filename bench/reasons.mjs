@@ -43,9 +43,9 @@ export const reasons = {
   "output followed into a foreground caller against `cmd | cat`":
     "The anchor copies every byte into the spool, from which it can be read again after a crash, and the command copies it from there to its caller; `cat` copies it once. A program that makes only these two copies, with files of 1 MB that are deleted, takes 1.0 to 1.2 times as long as `cat`; the anchor also checks the files, and three processes share the cores.",
   "ACP turn of one update, over the agent alone":
-    "A turn is two or three commits and two inspections of the agent's process tree, in a dozen switches between four processes.",
+    "A program that only answers HTTP, relays to the agent and commits twice adds {acp | the unavoidable steps of a turn | difference | ms}. A quarter of a turn in the gateway is two commits (16 statements, 28 pages of the log), a seventh two inspections of the agent's process tree by its anchor, an eighth the request and its access checks, a ninth the agent; the rest is a dozen switches between four processes.",
   "ACP updates per second against parsing only":
-    "Every update is stored before it is acknowledged; the comparison parses it and drops it. A third of the gateway's time is the transactions, a fifth garbage collection, a tenth parsing; and the anchor, which keeps the output, shares the cores with agent and gateway.",
+    "Every update is stored before it is acknowledged; the comparison parses it and drops it. A program that parses updates and stores them in one transaction for each chunk reaches {acp | the unavoidable steps of updates | ratio | ×}. A quarter of the gateway's time is garbage collection, a quarter the transactions, a sixth parsing and its checks.",
   "tasks created and finished with durable message, SQLite":
     "A task is two transactions with six rows, and each waits for the disk's sync; 32 at a time share one.",
   "tasks created and finished with durable message, PostgreSQL":
