@@ -8,7 +8,7 @@ import { parseLoopback, parsePeerAddress } from "./network-addresses.js";
 import { agentKeys, agentTablesSchema, anyVariableName, variableName } from "./agents.js";
 import { channelKeys, channelTablesSchema } from "./channels.js";
 import { configPath, readConfigFile } from "./file.js";
-import { BadConfig, describeIssue, lineOfSetting, parseToml, settingKey, valueAt } from "./toml-problems.js";
+import { BadConfig, describeIssue, lineOfSetting, parseToml, settingKey, valueAt } from "./config-problems.js";
 import { mcpKeys, mcpTablesSchema } from "./mcp.js";
 import { permissionKeys, permissionTablesSchema } from "./permissions.js";
 import { postgresUrlLabel, postgresUrlProblem } from "./postgres-url.js";

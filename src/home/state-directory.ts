@@ -5,7 +5,7 @@ import { dirname, isAbsolute, join, posix, resolve, win32 } from "node:path";
 import { StateUnusable, UnsafePath } from "../errors.js";
 import { errnoCode } from "./errno.js";
 import { requireTrustedPath } from "./path-trust.js";
-import { storePathOf } from "./state-identity.js";
+import { storePathOf } from "./state-location.js";
 import { networkFileSystemOf } from "./network-file-system.js";
 
 /** The longest path of a socket below this state directory, in bytes. */

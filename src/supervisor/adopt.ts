@@ -12,7 +12,7 @@ import { newRunRecord } from "../store/runs/apply-change.js";
 import type { NewRun } from "../store/runs/contract.js";
 import { commandHash, displayCommand } from "../text/redact.js";
 import type { AdoptedProcess } from "./api.js";
-import { bindLink, reattach, sendServicePolicy } from "./attach/attach.js";
+import { bindLink, reattach, sendServicePolicy } from "./attach/reattach.js";
 import { createLiveRun } from "./attach/create-live-run.js";
 import { finalizeSpawnFailure } from "./end/finalize.js";
 import { findOwningRun } from "./inspect/find-owning-run.js";

@@ -8,7 +8,7 @@ import {
   recordLocation,
   stateIdOf,
   type StateProvenance,
-} from "../../home/state-identity.js";
+} from "../../home/state-location.js";
 import { findStateDirectoryOrCopy, resolveHome, type StateDirectory } from "../../home/state-directory.js";
 import { OPEN_RUN_STATES, type RunRecord } from "../../model/run.js";
 import { localCopyDirectory } from "../../store/local-copy/run-copy.js";

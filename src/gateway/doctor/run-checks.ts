@@ -1,6 +1,6 @@
 import { checkChannel, describeChannel } from "../../channels/check-channel.js";
 import { configPath } from "../../config/file.js";
-import { readSettings } from "../../config/settings.js";
+import { readSettings } from "../../config/resolve-settings.js";
 import { errorMessage } from "../../home/errno.js";
 import { readableSecrets } from "../../home/path-trust.js";
 import { openLocalState } from "../../queries/local-state-directory.js";
@@ -9,7 +9,7 @@ import { checkDatabase } from "./database.js";
 import { checkProcessLimits } from "./linux.js";
 import { checkClock, checkRuns, checkRunsWithoutState, type RunChecks } from "./instances-and-runs.js";
 import { checkState, checkStoreHistory, checkStoreWrites } from "./state-and-store.js";
-import { checkSystem } from "./operating-system.js";
+import { checkSystem } from "./boundary-outside-linux.js";
 
 export type { Check };
 

@@ -9,7 +9,7 @@ import { recordFirstStop, recordSurvivors } from "../run/request-stop.js";
 import { isInactive, type LiveRun, recordAnchorAnswer } from "../run/live-run.js";
 import { recordLostOutput, updateWithheld } from "../run/output.js";
 import { step } from "../run/state-machine.js";
-import { onServiceAck, reattach } from "./attach.js";
+import { onServiceAck, reattach } from "./reattach.js";
 
 /** Applies the events of an anchor, in order. Events of an earlier connection are ignored. */
 export function onAnchorEvent(live: LiveRun, link: AnchorLink, event: AnchorEvent): void {

@@ -3,7 +3,7 @@ import { defaults } from "../../defaults.js";
 import { NotSteering } from "../../errors.js";
 import type { RunRecord } from "../../model/run.js";
 import type { Lease } from "../../store/runs/contract.js";
-import { bindLink, keepGateClosed, reattach, stopOrphanedAnchor } from "../attach/attach.js";
+import { bindLink, keepGateClosed, reattach, stopOrphanedAnchor } from "../attach/reattach.js";
 import { restoreLiveRun } from "../attach/create-live-run.js";
 import { readLauncherSilence } from "../attach/unresponsive-anchor.js";
 import { type Decision, reconcileEvent } from "../reconcile-decision.js";

@@ -3,7 +3,7 @@ import { defaults } from "../../defaults.js";
 import { NotSteering, RunExists } from "../../errors.js";
 import { NO_DEADLINES, NO_LIMITS, type RunKind, type RunRecord } from "../../model/run.js";
 import type { Lease, NewRun, RunChange } from "../../store/runs/contract.js";
-import { bindLink, keepGateClosed, reattach } from "../attach/attach.js";
+import { bindLink, keepGateClosed, reattach } from "../attach/reattach.js";
 import { restoreLiveRun } from "../attach/create-live-run.js";
 import { type Decided, type Decision, reconcileEvent } from "../reconcile-decision.js";
 import { finalizeDeadAnchor } from "../end/finalize.js";

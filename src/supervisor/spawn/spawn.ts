@@ -7,7 +7,7 @@ import { newLeaseId, newRunId } from "../../model/ids.js";
 import { newRunRecord } from "../../store/runs/apply-change.js";
 import type { NewRun } from "../../store/runs/contract.js";
 import type { CommandInput, SpawnOptions } from "../api.js";
-import { bindLink, keepGateClosed, reattach } from "../attach/attach.js";
+import { bindLink, keepGateClosed, reattach } from "../attach/reattach.js";
 import { createLiveRun } from "../attach/create-live-run.js";
 import { finalizeSpawnFailure } from "../end/finalize.js";
 import { closeRun, detachRun } from "../run/stop-and-detach.js";

@@ -2,7 +2,7 @@ import { useSignal } from "@preact/signals";
 import { request } from "../../api/client.js";
 import type { Approval } from "../../api/types.js";
 import { ErrorBox } from "../../components/error-box.js";
-import { Facts } from "../../components/facts.js";
+import { Facts } from "../../components/field-list.js";
 import { PagedQuestion } from "../../components/question/paged-question.js";
 import { PermissionQuestion } from "../../components/question/permission-question.js";
 import { useAnswerDelay } from "../../components/question/use-answer-delay.js";

@@ -1,7 +1,7 @@
 import { request } from "../../api/client.js";
 import type { GatewayStatus } from "../../api/types.js";
 import { Badge } from "../../components/badge.js";
-import { Facts } from "../../components/facts.js";
+import { Facts } from "../../components/field-list.js";
 import { ResourceView } from "../../components/resource-view.js";
 import { TimeAgo } from "../../components/time-ago.js";
 import { defaults } from "../../defaults.js";

@@ -3,7 +3,7 @@ import { request } from "../../api/client.js";
 import type { Gateway, Run } from "../../api/types.js";
 import { Badge, type Tone } from "../../components/badge.js";
 import { ErrorBox } from "../../components/error-box.js";
-import { Facts } from "../../components/facts.js";
+import { Facts } from "../../components/field-list.js";
 import { ResourceView } from "../../components/resource-view.js";
 import { TimeAgo } from "../../components/time-ago.js";
 import { defaults } from "../../defaults.js";

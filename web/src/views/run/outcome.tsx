@@ -1,7 +1,7 @@
 import type { Run } from "../../api/types.js";
 import { formatBytes } from "../../components/bytes.js";
 import { formatDuration } from "../../components/duration.js";
-import { Facts } from "../../components/facts.js";
+import { Facts } from "../../components/field-list.js";
 import { Section } from "../../components/section.js";
 
 const REASONS: Readonly<Record<NonNullable<Run["exit"]>["reason"], string>> = {

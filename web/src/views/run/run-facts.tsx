@@ -1,7 +1,7 @@
 import type { Run } from "../../api/types.js";
 import { formatBytes } from "../../components/bytes.js";
 import { formatDuration } from "../../components/duration.js";
-import { Facts } from "../../components/facts.js";
+import { Facts } from "../../components/field-list.js";
 import { Section } from "../../components/section.js";
 import { Elapsed, TimeAgo } from "../../components/time-ago.js";
 import { tierSentences } from "./tier-text.js";

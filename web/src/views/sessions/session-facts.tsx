@@ -1,5 +1,5 @@
 import type { ResponseOf } from "../../../../src/api/contract.js";
-import { Facts } from "../../components/facts.js";
+import { Facts } from "../../components/field-list.js";
 import { Section } from "../../components/section.js";
 import { TimeAgo } from "../../components/time-ago.js";
 

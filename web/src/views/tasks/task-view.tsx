@@ -4,7 +4,7 @@ import { request } from "../../api/client.js";
 import type { Task } from "../../api/types.js";
 import { ConfirmDialog } from "../../components/confirm-dialog.js";
 import { ErrorBox } from "../../components/error-box.js";
-import { Facts } from "../../components/facts.js";
+import { Facts } from "../../components/field-list.js";
 import { ResourceView } from "../../components/resource-view.js";
 import { Section } from "../../components/section.js";
 import { Elapsed, TimeAgo } from "../../components/time-ago.js";

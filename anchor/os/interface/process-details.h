@@ -1,6 +1,6 @@
 /* Details of a process besides its identity: environment, command line, program, descriptors, boundary, ports. */
-#ifndef OS_INSPECT_PROCESS_H
-#define OS_INSPECT_PROCESS_H
+#ifndef OS_PROCESS_DETAILS_H
+#define OS_PROCESS_DETAILS_H
 
 #include "os/interface/process.h"
 

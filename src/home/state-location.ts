@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { StateUnusable, UnsafePath } from "../errors.js";
 import { isInstanceId, newInstanceId } from "../model/ids.js";
 import { errnoCode, errorMessage } from "./errno.js";
-import { machineFacts } from "./machine-and-boot-ids.js";
+import { machineFacts } from "./machine-facts.js";
 import { readOwnFile, readOwnFileSync } from "./own-file.js";
 import { renameFile } from "./rename-file.js";
 
