@@ -166,7 +166,7 @@ export interface LiveRun {
   readonly deadlines: Deadlines;
   readonly stdin: Stdin;
   readonly outputRanges: OutputRanges;
-  readonly activity: LastOutput;
+  readonly lastOutput: LastOutput;
   /** Resolves when the record is in the store, or the run is detached without a record. */
   readonly recorded: Deferred<void>;
   /** Resolves when the command was executed, or never will be. */

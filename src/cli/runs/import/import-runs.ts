@@ -5,7 +5,7 @@ import { findAnchorBinary } from "../../../anchor/binary.js";
 import { inspectProcesses } from "../../../anchor/inspect/processes.js";
 import { BadInput } from "../../../errors.js";
 import { readMachineIdentity } from "../../../home/machine-identity.js";
-import { stateIdOf } from "../../../home/state-location.js";
+import { stateIdOf } from "../../../home/state-id.js";
 import { resolveHome } from "../../../home/state-directory.js";
 import { newRunId } from "../../../model/ids.js";
 import { type ImportedFacts, NO_DEADLINES, NO_LIMITS, OPEN_RUN_STATES } from "../../../model/run.js";
