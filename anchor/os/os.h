@@ -7,6 +7,7 @@
 #include "os/interface/io.h"
 #include "os/interface/process.h"
 #include "os/interface/process-details.h"
+#include "os/interface/ports.h"
 #include "os/interface/find-processes.h"
 #include "os/interface/boundary.h"
 #include "os/interface/limits.h"
