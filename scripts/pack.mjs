@@ -2,31 +2,25 @@
 // machine builds all of them, with Zig from npm; each binary and each package is checked.
 //
 // Usage: pack.mjs [--built] [--no-fetch] [--target linux-x64|linux-arm64|darwin-x64|darwin-arm64|win32-x64|win32-arm64]…
-//                 [--to directory]
+//                 [--to directory] [--repository https://…]
 //
 //   --built     pack the existing dist instead of building first
 //   --no-fetch  for tests: where Zig has not been fetched, build for Linux with Debian's gcc
 //   --target    only these anchors
-//   --to        directory of the .tgz files; default build/packages
+//   --to        directory of the .tgz files and of the SBOM; default build/packages
+//   --repository  address of the repository, for the manifests; provenance demands it
 
 import { spawnSync } from "node:child_process";
-import {
-  chmodSync,
-  copyFileSync,
-  cpSync,
-  mkdirSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  writeFileSync,
-} from "node:fs";
+import { chmodSync, copyFileSync, cpSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { bundled } from "./bundle.mjs";
-import { binaryProblems } from "./check-binary.mjs";
-import { anchorPackageProblems, mainPackageProblems } from "./check-package.mjs";
 import { npm } from "./npm.mjs";
+import { binaryProblems } from "./release/check-binary.mjs";
+import { anchorPackageProblems, mainPackageProblems } from "./release/check-package.mjs";
+import { anchorLicenses, bundledLicenses, licenseProblems } from "./release/licenses.mjs";
+import { createSbom, unbundledProblems } from "./release/sbom.mjs";
 import { isZigThere } from "./zig.mjs";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
@@ -44,8 +38,18 @@ const { values: options } = parseArgs({
     "no-fetch": { type: "boolean" },
     target: { type: "string", multiple: true },
     to: { type: "string" },
+    repository: { type: "string" },
   },
 });
+/** Fields of every manifest. A checkout names no address: only the workflow that publishes knows it. */
+const published = {
+  ...{ author: "The Holdfast authors", keywords: checkout.keywords, publishConfig: { access: "public" } },
+  ...(options.repository !== undefined && {
+    homepage: `${options.repository}#readme`,
+    repository: { type: "git", url: `git+${options.repository}.git` },
+    bugs: `${options.repository}/issues`,
+  }),
+};
 const destination = resolve(options.to ?? join(root, "build/packages"));
 
 if (options.built !== true) mustSucceed("npm run build", npm(["run", "--silent", "build"], { cwd: root }));
@@ -57,7 +61,8 @@ function packMain() {
   const { description, type, bin, exports, dependencies } = checkout;
   const needed = ([each]) => !bundled.includes(each) || TYPED.includes(each);
   const stage = openStage(name, {
-    ...{ name, version, description, license, type, bin, exports, engines },
+    ...{ name, version, description, license, type, bin, exports, engines, ...published },
+    files: ["dist", "docs", "CHANGELOG.md", "THIRD-PARTY-LICENSES"],
     dependencies: Object.fromEntries(Object.entries(dependencies).filter(needed)),
     optionalDependencies: Object.fromEntries(TARGETS.map((target) => [anchorName(target), version])),
   });
@@ -67,10 +72,18 @@ function packMain() {
     cpSync(join(root, "dist", each), join(stage, "dist", each), { recursive: true });
   cpSync(join(root, "dist"), join(stage, "dist"), { recursive: true, filter: isDeclaration });
   const inPage = JSON.parse(readFileSync(join(root, "dist/web-packages.json"), "utf8"));
-  const licensed = [...new Set([...bundled, ...inPage])].sort((one, other) => one.localeCompare(other));
-  writeFileSync(join(stage, "THIRD-PARTY-LICENSES"), licensed.map(licenseOf).join("\n"));
+  const contained = [...bundled, ...inPage];
+  writeFileSync(join(stage, "THIRD-PARTY-LICENSES"), bundledLicenses(root, contained));
+  writeSbom(Object.keys(dependencies), contained);
   const tarball = closeStage(stage, `${name}-${version}.tgz`);
   mustBeEmpty(mainPackageProblems(tarball, { anchors: TARGETS.map(anchorName), version }));
+}
+
+function writeSbom(installed, contained) {
+  const sbom = createSbom(root, { roots: [...installed, ...contained], bundled: contained });
+  mustBeEmpty(unbundledProblems(sbom, { bundled: contained, installed }));
+  mustBeEmpty(licenseProblems(sbom.components));
+  writeFileSync(join(destination, `${name}-${version}.cdx.json`), `${JSON.stringify(sbom, null, 2)}\n`);
 }
 
 /** Accepts directories too, except those without declarations. */
@@ -92,7 +105,7 @@ function packAnchor(target) {
     name: anchorName(target),
     version,
     description,
-    ...{ license, engines, type: "commonjs" },
+    ...{ license, engines, type: "commonjs", ...published },
     os: [system],
     cpu: [cpu],
     preferUnplugged: true,
@@ -101,21 +114,24 @@ function packAnchor(target) {
   mkdirSync(join(stage, "bin"));
   copyFileSync(built, join(stage, binary));
   chmodSync(join(stage, binary), 0o755);
+  const linked = anchorLicenses(system, { gcc });
+  if (linked !== null) writeFileSync(join(stage, "THIRD-PARTY-LICENSES"), linked);
   const readme = `# ${anchorName(target)}\n\n${description}\n\nnpm installs it with \`holdfast\`, on the platform it is for. It has no API of its own.\n`;
   writeFileSync(join(stage, "README.md"), readme);
   const tarball = closeStage(stage, `holdfast-anchor-${target}-${version}.tgz`);
-  mustBeEmpty(anchorPackageProblems(tarball, { name: anchorName(target), version, target, binary }));
+  mustBeEmpty(
+    anchorPackageProblems(tarball, {
+      name: anchorName(target),
+      version,
+      target,
+      binary,
+      licensed: linked !== null,
+    }),
+  );
 }
 
 function anchorName(target) {
   return `@holdfast/anchor-${target}`;
-}
-
-function licenseOf(dependency) {
-  const directory = join(root, "node_modules", dependency);
-  const file = readdirSync(directory).find((entry) => /^licen[cs]e(\.\w+)?$/i.test(entry));
-  if (file === undefined) throw new Error(`${dependency} has no license file`);
-  return `${dependency}\n\n${readFileSync(join(directory, file), "utf8")}`;
 }
 
 function openStage(directory, manifest) {

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 
-const script = resolve("scripts/check-binary.mjs");
+const script = resolve("scripts/release/check-binary.mjs");
 /** Libraries of other systems, from packages of npm. */
 const library = (target: string): string =>
   resolve(`node_modules/@photostructure/sqlite/prebuilds/${target}/@photostructure+sqlite.glibc.node`);

@@ -1,19 +1,31 @@
 // Checks a packed anchor package as npm will see it: its files, its manifest, and the binary for its platform.
 
 import { readFileSync } from "node:fs";
+import { dirname } from "node:path";
+import { fileURLToPath } from "node:url";
 import { gunzipSync } from "node:zlib";
+import { contentProblems } from "./contents.mjs";
+
+const checkout = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
 
 const BLOCK = 512;
 /** npm runs these when it installs a package. */
 const INSTALL_SCRIPTS = ["preinstall", "install", "postinstall", "prepare"];
 
 /** Returns what is wrong with the package of a target such as linux-x64; nothing if it can be published. */
-export function anchorPackageProblems(tarball, { name, version, target, binary }) {
+export function anchorPackageProblems(tarball, { name, version, target, binary, licensed }) {
   const [system, cpu] = target.split("-");
   const entries = readTarball(tarball);
-  const paths = entries.map(({ path }) => path).sort();
-  const expected = ["LICENSE", "README.md", "package.json", binary].map((path) => `package/${path}`).sort();
-  const problems = [];
+  const paths = entries.map(({ path }) => path).sort((one, other) => (one < other ? -1 : 1));
+  const files = [
+    "LICENSE",
+    "README.md",
+    "package.json",
+    ...(licensed ? ["THIRD-PARTY-LICENSES"] : []),
+    binary,
+  ];
+  const expected = files.map((path) => `package/${path}`).sort();
+  const problems = contentProblems(entries, checkout, [/./]);
   if (paths.join() !== expected.join())
     problems.push(`has ${paths.join(", ")}; expected ${expected.join(", ")}`);
   const program = entries.find(({ path }) => path === `package/${binary}`);
@@ -35,7 +47,7 @@ export function anchorPackageProblems(tarball, { name, version, target, binary }
 export function mainPackageProblems(tarball, { anchors, version }) {
   const entries = readTarball(tarball);
   const manifest = manifestOf(entries);
-  const problems = [];
+  const problems = contentProblems(entries, checkout);
   const named = Object.entries(manifest.optionalDependencies ?? {}).map(
     ([name, range]) => `${name}@${range}`,
   );
