@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { parseConfig } from "../../../src/config/schema.js";
-import { browserForFile, hasBrowser, screenshot } from "../../support/browser.js";
-import { openView } from "../../support/dashboard-page.js";
+import { browserForFile, hasBrowser, screenshot } from "../../support/dashboard/browser.js";
+import { openView } from "../../support/dashboard/dashboard-page.js";
 import { gatewayForFile } from "../../support/gateway/real-gateway.js";
 import { waitFor } from "../../support/wait-for.js";
 

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { reachGateway } from "../../../src/gateway/locate-gateway.js";
-import { browserForFile, hasBrowser, screenshot } from "../../support/browser.js";
+import { browserForFile, hasBrowser, screenshot } from "../../support/dashboard/browser.js";
 import { GatewayCluster, onOtherHost, OTHER_HOST, startRun } from "../../support/gateway/gateway-cluster.js";
 import {
   killGateway,

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { browserForFile, hasBrowser } from "../../support/browser.js";
-import { expectNoOverflow, openView } from "../../support/dashboard-page.js";
+import { browserForFile, hasBrowser } from "../../support/dashboard/browser.js";
+import { expectNoOverflow, openView } from "../../support/dashboard/dashboard-page.js";
 import { gatewayForFile, shellCommand } from "../../support/gateway/real-gateway.js";
 
 const fixture = gatewayForFile();

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { reachGateway } from "../../../src/gateway/locate-gateway.js";
-import { browserForFile, hasBrowser } from "../../support/browser.js";
-import { openView } from "../../support/dashboard-page.js";
+import { browserForFile, hasBrowser } from "../../support/dashboard/browser.js";
+import { openView } from "../../support/dashboard/dashboard-page.js";
 import {
   killGateway,
   startGatewayProcess,

@@ -2,7 +2,7 @@ import { useSignal } from "@preact/signals";
 import { request } from "../../api/client.js";
 import type { Approval } from "../../api/types.js";
 import { ErrorBox } from "../../components/error-box.js";
-import { Facts } from "../../components/facts.js";
+import { FieldList } from "../../components/field-list.js";
 import { PagedQuestion } from "../../components/question/paged-question.js";
 import { PermissionQuestion } from "../../components/question/permission-question.js";
 import { useAnswerDelay } from "../../components/question/use-answer-delay.js";
@@ -63,8 +63,8 @@ function ApprovalHead({ approval }: { readonly approval: Approval }) {
           <pre class="command">{command}</pre>
         </>
       )}
-      <Facts
-        facts={[
+      <FieldList
+        fields={[
           ["Approval", <code key="id">{id}</code>],
           [
             "Session",

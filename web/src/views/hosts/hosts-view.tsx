@@ -3,7 +3,7 @@ import { request } from "../../api/client.js";
 import type { Gateway, Run } from "../../api/types.js";
 import { Badge, type Tone } from "../../components/badge.js";
 import { ErrorBox } from "../../components/error-box.js";
-import { Facts } from "../../components/facts.js";
+import { FieldList } from "../../components/field-list.js";
 import { ResourceView } from "../../components/resource-view.js";
 import { TimeAgo } from "../../components/time-ago.js";
 import { defaults } from "../../defaults.js";
@@ -108,8 +108,8 @@ function GatewayFacts({ gateway }: { readonly gateway: Gateway }) {
     gateway;
   const { arch, tier, pty, limits } = capabilities;
   return (
-    <Facts
-      facts={[
+    <FieldList
+      fields={[
         [
           "Gateway",
           <span key="id">

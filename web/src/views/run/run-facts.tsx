@@ -1,7 +1,7 @@
 import type { Run } from "../../api/types.js";
 import { formatBytes } from "../../components/bytes.js";
 import { formatDuration } from "../../components/duration.js";
-import { Facts } from "../../components/facts.js";
+import { FieldList } from "../../components/field-list.js";
 import { Section } from "../../components/section.js";
 import { Elapsed, TimeAgo } from "../../components/time-ago.js";
 import { tierSentences } from "./tier-text.js";
@@ -11,8 +11,8 @@ export function RunFacts({ run }: { readonly run: Run }) {
   const labels = Object.entries(run.labels).filter(([key]) => key !== "name");
   return (
     <Section title="Run">
-      <Facts
-        facts={[
+      <FieldList
+        fields={[
           ["Id", <code key="id">{run.runId}</code>],
           ["Directory", run.cwd === "" ? null : <code key="cwd">{run.cwd}</code>],
           ["Session", run.sessionKey],
@@ -35,8 +35,8 @@ export function Evidence({ run }: { readonly run: Run }) {
   const { tier, boundary, root, anchor, ownerInstanceId, leaseEpoch } = run;
   return (
     <Section title="Ownership">
-      <Facts
-        facts={[
+      <FieldList
+        fields={[
           [
             "Boundary",
             tier === null ? (

@@ -1,13 +1,11 @@
 import { randomUUID } from "node:crypto";
 import { type BigIntStats, statSync } from "node:fs";
-import { link, rm, stat, writeFile } from "node:fs/promises";
+import { rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { StateUnusable, UnsafePath } from "../errors.js";
-import { isInstanceId, newInstanceId } from "../model/ids.js";
-import { errnoCode, errorMessage } from "./errno.js";
-import { machineFacts } from "./machine-and-boot-ids.js";
-import { readOwnFile, readOwnFileSync } from "./own-file.js";
+import { machineFacts } from "./machine-facts.js";
+import { readOwnFileSync } from "./own-file.js";
 import { renameFile } from "./rename-file.js";
+import { storePathOf } from "./state-directory.js";
 
 /** The location of a state directory when it was last opened for writing. Stored in the directory. */
 interface StateLocation {
@@ -21,10 +19,6 @@ interface StateLocation {
 }
 
 const LOCATION_FILE = "state-location";
-
-export function storePathOf(home: string): string {
-  return join(home, "store.sqlite");
-}
 
 /**
  * `moved`: another directory than the recorded one, but safe to use: the recorded one is gone, and the store in this
@@ -116,65 +110,4 @@ async function observeLocation(path: string): Promise<StateLocation | null> {
     birth: isDated ? String(birthtimeNs) : "0",
     bootId,
   };
-}
-
-/** An id of the state directory. The first process creates it; it never changes. */
-export async function persistentId(home: string, name: string, make: () => string): Promise<string> {
-  const path = join(home, name);
-  const draft = join(home, `${name}.${randomUUID()}`);
-  try {
-    const kept = await readId(path).catch(() => "");
-    if (kept !== "") return kept;
-    await writeFile(draft, `${make()}\n`, { mode: 0o600, flag: "wx" });
-    // A link, not a rename, so that the first of several processes wins and the file is never half written.
-    await link(draft, path).catch((error: unknown) => {
-      if (errnoCode(error) !== "EEXIST") throw error;
-    });
-    return await readId(path);
-  } catch (cause) {
-    if (cause instanceof UnsafePath) throw cause;
-    const why = errorMessage(cause);
-    throw new StateUnusable(path, `${path} cannot be made (${why}); nothing was started`, { cause });
-  } finally {
-    await rm(draft, { force: true });
-  }
-}
-
-async function readId(path: string): Promise<string> {
-  return (await readOwnFile(path)).trim();
-}
-
-const STATE_ID_FILE = "state-id";
-
-/** Identifies a state directory among those that use the same store. Created once. */
-export async function stateIdOf(home: string): Promise<string> {
-  const stateId = await persistentId(
-    home,
-    STATE_ID_FILE,
-    () => `st_${randomUUID().replaceAll("-", "").slice(0, 16)}`,
-  );
-  await recordLocation(home);
-  return stateId;
-}
-
-/** The same for readers: creates nothing. Null: there is none yet. */
-export async function readStateId(home: string): Promise<string | null> {
-  const kept = await readOwnFile(join(home, STATE_ID_FILE)).catch(() => "");
-  return kept.trim() || null;
-}
-
-/** Distinguishes a state directory from its copies on the same host, whatever the path to it. */
-export async function directoryIdOf(home: string): Promise<string> {
-  const { dev, ino } = await stat(home, { bigint: true });
-  return `${dev}:${ino}`;
-}
-
-/** The instance id of the gateway of a state directory, the same over restarts. */
-export async function loadOrCreateGatewayId(home: string): Promise<string> {
-  const id = await persistentId(home, "gateway-id", newInstanceId);
-  if (isInstanceId(id)) return id;
-  throw new StateUnusable(
-    home,
-    `${home}/gateway-id does not hold an instance id; nothing was started. If it was damaged, remove it: runs of the former gateway are then taken over when their leases have expired.`,
-  );
 }

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { shellQuote, splitShellWords } from "../../src/text/shell.js";
+import { shellQuote, splitShellWords } from "../../src/text/shell-words.js";
 
 describe("the words of a stored command line", () => {
   test.each<[string, readonly string[]]>([

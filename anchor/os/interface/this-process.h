@@ -1,6 +1,6 @@
 /* This process: time, memory, signals. */
-#ifndef OS_SELF_H
-#define OS_SELF_H
+#ifndef OS_THIS_PROCESS_H
+#define OS_THIS_PROCESS_H
 
 #include "os/interface/process.h"
 

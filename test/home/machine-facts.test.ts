@@ -6,7 +6,7 @@ import {
   estimateBootId,
   machineFacts,
   parseRegistryValue,
-} from "../../src/home/machine-and-boot-ids.js";
+} from "../../src/home/machine-facts.js";
 import { temporaryDirectory } from "../support/temporary-directory.js";
 
 afterEach(() => void vi.unstubAllEnvs());

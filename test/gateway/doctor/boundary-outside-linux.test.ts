@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { boundaryChecks } from "../../../src/gateway/doctor/operating-system.js";
+import { boundaryChecks } from "../../../src/gateway/doctor/boundary-outside-linux.js";
 import { profileCheck } from "../../../src/gateway/doctor/state-and-store.js";
 import { isInProfile } from "../../../src/home/path-trust.js";
 

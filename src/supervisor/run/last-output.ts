@@ -2,7 +2,7 @@ import type { Clock, Timer } from "../../async/clock.js";
 import { defaults } from "../../defaults.js";
 
 /** Records output at most once per heartbeat interval. For a shorter run, only its terminal record does. */
-export class OutputActivity {
+export class LastOutput {
   readonly #clock: Clock;
   readonly #record: (at: number) => void;
   readonly #startedAt: number;

@@ -3,7 +3,7 @@ import { mkdir, writeFile } from "node:fs/promises";
 import { dirname } from "node:path";
 import type { Page } from "playwright-core";
 import { expect } from "vitest";
-import { pages } from "../system/docs/pages.js";
+import { pages } from "../../system/docs/pages.js";
 
 /** Set to 1 to write the images of the docs. Look at them before committing them. */
 const writing = process.env["HOLDFAST_WRITE_IMAGES"] === "1";

@@ -1,10 +1,14 @@
 import type { ComponentChildren } from "preact";
 
 /** Names and values of one thing. A value of null is left out. */
-export function Facts({ facts }: { readonly facts: readonly (readonly [string, ComponentChildren])[] }) {
+export function FieldList({
+  fields,
+}: {
+  readonly fields: readonly (readonly [string, ComponentChildren])[];
+}) {
   return (
     <dl class="facts">
-      {facts
+      {fields
         .filter(([, value]) => value !== null)
         .map(([name, value]) => (
           <div key={name}>

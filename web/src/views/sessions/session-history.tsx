@@ -11,7 +11,7 @@ import { visibleText } from "./show-invisible-characters.js";
 const LIMIT = 100;
 
 /** The newest messages of a session, and the runs that ended. */
-export function SessionMessages({ sessionId }: { readonly sessionId: string }) {
+export function SessionHistory({ sessionId }: { readonly sessionId: string }) {
   const history = useResource(
     `history ${sessionId}`,
     (signal) => request("sessionHistory", { params: { id: sessionId }, query: { limit: LIMIT }, signal }),

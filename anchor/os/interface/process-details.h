@@ -1,6 +1,6 @@
-/* Details of a process besides its identity: environment, command line, program, descriptors, boundary, ports. */
-#ifndef OS_INSPECT_PROCESS_H
-#define OS_INSPECT_PROCESS_H
+/* Details of a process besides its identity: environment, command line, program, descriptors, boundary. */
+#ifndef OS_PROCESS_DETAILS_H
+#define OS_PROCESS_DETAILS_H
 
 #include "os/interface/process.h"
 
@@ -22,16 +22,5 @@ bool os_each_descriptor(os_pid pid, bool (*visit)(const char *target, void *of),
 int os_path_seen_by(os_pid pid, const char *path);
 /* The path of the boundary that it is in, below the root of all; false if there is none. */
 bool os_boundary_path_of(os_pid pid, char *out, size_t size);
-
-/* ---- ports ---- */
-
-/* Lists the TCP ports it listens on in its network namespace, ascending; none if its descriptors cannot be read. */
-long os_ports(os_pid pid, uint16_t *out, long max);
-/* True if it is in our network namespace. */
-bool os_same_network(os_pid pid);
-/* True if a process listens on the port in our network namespace. */
-bool os_port_open(uint16_t port);
-/* Drops the cached list of sockets. */
-void os_ports_forget(void);
 
 #endif

@@ -1,5 +1,5 @@
 import { expect } from "vitest";
-import type { GatewayClient } from "../../src/api/client.js";
+import type { GatewayClient } from "../../../src/api/client.js";
 import type { BrowserForFile, BrowserPage } from "./browser.js";
 
 /** Opens a view of the dashboard in a browser of its own, with the operator's rights or those of a session. */

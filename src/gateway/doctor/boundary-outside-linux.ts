@@ -1,11 +1,9 @@
 import { boundaryElsewhere } from "../../anchor/inspect/boundary-and-tier.js";
 import { checkAnchor } from "./anchor.js";
 import { type Check, ok, warn } from "./check-result.js";
-import { checkKernel } from "./linux.js";
 
-/** Checks what this operating system offers, which decides the guarantees of runs. */
-export async function checkSystem(home: string): Promise<Check[]> {
-  if (process.platform === "linux") return checkKernel(home);
+/** The anchor, and what bounds a run, which decides its guarantees. */
+export async function checkBoundaryOutsideLinux(): Promise<Check[]> {
   const anchor = await checkAnchor();
   if (anchor.state === "bad") return [anchor];
   const boundary = boundaryElsewhere(process.platform);

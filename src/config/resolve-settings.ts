@@ -2,7 +2,7 @@ import { warnIfReadable } from "../home/path-trust.js";
 import { isSecretName } from "../text/redact.js";
 import { configPath, readConfigFile } from "./file.js";
 import { hasSecret } from "./mcp.js";
-import { parseToml, stringifyToml } from "./toml-problems.js";
+import { parseToml, stringifyToml } from "./toml.js";
 import { type Config, positionInFile, scalarSections, validateConfig } from "./schema.js";
 
 type SettingSource = "flag" | "environment" | "file" | "default";

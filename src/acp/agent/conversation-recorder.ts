@@ -56,7 +56,7 @@ const MALFORMED_REPORTED = 10;
  * Stores the conversation with one agent process. Everything received is stored together with the offset after it;
  * everything sent is stored before it is written.
  */
-export class TurnRecorder implements ConnectionHandlers {
+export class ConversationRecorder implements ConnectionHandlers {
   readonly #deps: TurnRecorderDeps;
   readonly requests: ConnectionHandlers["requests"];
   replayFilter = new ReplayFilter("");

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { defaults } from "../../src/defaults.js";
 import { parseConfig } from "../../src/config/schema.js";
-import { environmentWithConfig, resolveSettings, settingsToToml } from "../../src/config/settings.js";
+import { environmentWithConfig, resolveSettings, settingsToToml } from "../../src/config/resolve-settings.js";
 import { gatewayForFile, errorOf } from "../support/gateway/real-gateway.js";
 
 const file = `
