@@ -46,6 +46,7 @@ test.skipIf(!hasBrowser)("a command is shown element by element, and runs when i
   expect(shown).toMatch(/argv\[2\]\s+''/);
   expect(shown).toContain("env STAGE");
   expect(shown).toContain(fixture.home);
+  await page.getByRole("link", { name: "builder", exact: true }).waitFor();
   await screenshot(page, "approval");
   await allow.click();
   await page.getByRole("status").getByText("operator has allowed it").waitFor();

@@ -44,7 +44,7 @@ export function HostsView() {
             )}
             <p class="quiet">
               {view.shared
-                ? "The hosts share a PostgreSQL database. Every lease is on its clock."
+                ? `The hosts share a PostgreSQL database. Every lease is on its clock, which shows ${new Date(view.now).toLocaleTimeString([], { hour12: false })}.`
                 : "The store of this host is SQLite. Leases are on the monotonic clock of this machine."}
             </p>
             {hostsOf(gateways, view).map((host) => (

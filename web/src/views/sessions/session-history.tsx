@@ -5,7 +5,7 @@ import { TimeAgo } from "../../components/time-ago.js";
 import { defaults } from "../../defaults.js";
 import { useResource } from "../../live/use-resource.js";
 import { LongText } from "./long-text.js";
-import { visibleText } from "./show-invisible-characters.js";
+import { visibleText } from "../../components/visible-text.js";
 
 /** The newest messages that are shown. */
 const LIMIT = 100;

@@ -60,7 +60,7 @@ function TaskDetailsView({ details: { task, events, messages }, reload }: Detail
       )}
       <Section title="Messages" count={messages.length}>
         {messages.length === 0 ? (
-          <p class="quiet">Nobody was told about this task.</p>
+          <p class="quiet">No message was sent about this task.</p>
         ) : (
           <MessageTable messages={messages} />
         )}

@@ -1,10 +1,10 @@
 import type { Page } from "playwright-core";
 import { expect, test } from "vitest";
-import { parseConfig } from "../../../src/config/schema.js";
-import { browserForFile, hasBrowser } from "../../support/dashboard/browser.js";
-import { openView } from "../../support/dashboard/dashboard-page.js";
-import { gatewayForFile, shellCommand } from "../../support/gateway/real-gateway.js";
-import { waitFor } from "../../support/wait-for.js";
+import { parseConfig } from "../../../../src/config/schema.js";
+import { browserForFile, hasBrowser } from "../../../support/dashboard/browser.js";
+import { openView } from "../../../support/dashboard/dashboard-page.js";
+import { gatewayForFile, shellCommand } from "../../../support/gateway/real-gateway.js";
+import { waitFor } from "../../../support/wait-for.js";
 
 // Output beyond this is dropped, the oldest first.
 const fixture = gatewayForFile({

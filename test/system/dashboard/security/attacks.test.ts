@@ -3,8 +3,8 @@ import { readFileSync } from "node:fs";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { expect, onTestFinished, test } from "vitest";
-import { browserForFile, hasBrowser } from "../../support/dashboard/browser.js";
-import { gatewayForFile, shellCommand } from "../../support/gateway/real-gateway.js";
+import { browserForFile, hasBrowser } from "../../../support/dashboard/browser.js";
+import { gatewayForFile, shellCommand } from "../../../support/gateway/real-gateway.js";
 
 const fixture = gatewayForFile();
 const browser = browserForFile();

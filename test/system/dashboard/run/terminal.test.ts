@@ -1,14 +1,14 @@
 import { expect, test } from "vitest";
-import { reachGateway } from "../../../src/gateway/locate-gateway.js";
-import { browserForFile, hasBrowser } from "../../support/dashboard/browser.js";
-import { openView } from "../../support/dashboard/dashboard-page.js";
+import { reachGateway } from "../../../../src/gateway/locate-gateway.js";
+import { browserForFile, hasBrowser } from "../../../support/dashboard/browser.js";
+import { openView } from "../../../support/dashboard/dashboard-page.js";
 import {
   killGateway,
   startGatewayProcess,
   temporaryHomeWithBystander,
-} from "../../support/gateway/gateway-process.js";
-import { gatewayForFile, shellCommand } from "../../support/gateway/real-gateway.js";
-import { waitFor } from "../../support/wait-for.js";
+} from "../../../support/gateway/gateway-process.js";
+import { gatewayForFile, shellCommand } from "../../../support/gateway/real-gateway.js";
+import { waitFor } from "../../../support/wait-for.js";
 
 const fixture = gatewayForFile();
 const browser = browserForFile();

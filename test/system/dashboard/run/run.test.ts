@@ -1,9 +1,9 @@
 import { spawn } from "node:child_process";
 import { expect, onTestFinished, test } from "vitest";
-import { browserForFile, hasBrowser } from "../../support/dashboard/browser.js";
-import { expectNoOverflow, openView } from "../../support/dashboard/dashboard-page.js";
-import { gatewayForFile, shellCommand } from "../../support/gateway/real-gateway.js";
-import { waitFor } from "../../support/wait-for.js";
+import { browserForFile, hasBrowser } from "../../../support/dashboard/browser.js";
+import { expectNoOverflow, openView } from "../../../support/dashboard/dashboard-page.js";
+import { gatewayForFile, shellCommand } from "../../../support/gateway/real-gateway.js";
+import { waitFor } from "../../../support/wait-for.js";
 
 const fixture = gatewayForFile();
 const browser = browserForFile();

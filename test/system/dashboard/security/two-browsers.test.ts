@@ -1,11 +1,11 @@
 import { expect, test } from "vitest";
-import { browserForFile, hasBrowser } from "../../support/dashboard/browser.js";
+import { browserForFile, hasBrowser } from "../../../support/dashboard/browser.js";
 import {
   killGateway,
   startGatewayProcess,
   temporaryHomeWithBystander,
-} from "../../support/gateway/gateway-process.js";
-import { shellCommand } from "../../support/gateway/real-gateway.js";
+} from "../../../support/gateway/gateway-process.js";
+import { shellCommand } from "../../../support/gateway/real-gateway.js";
 
 const browser = browserForFile();
 
