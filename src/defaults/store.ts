@@ -15,7 +15,7 @@ export const storeDefaults = {
   storeLogRestartPages: 4_000,
   /** How long a commit may be held off for that, by another process that reads. */
   storeLogRestartMs: 50,
-  /** Size of SQLite's log at which a commit makes the checkpoint, which takes a busy disk half a second: 64 MB, which the thread for checkpoints does not let it reach. */
+  /** Size of SQLite's log at which a commit makes the checkpoint, which takes a busy disk half a second: 64 MB, which it does not reach while the thread for checkpoints keeps up. */
   storeLogMaxPages: 16_000,
   /** The thread for checkpoints ends after this time without one: its start takes 20 ms of another core. */
   storeLogIdleMs: 30_000,

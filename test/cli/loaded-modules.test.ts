@@ -12,14 +12,21 @@ const noteModules = fileURLToPath(new URL("children/note-modules.mjs", import.me
 const dist = pathToFileURL(resolve("dist")).href;
 const heavy = ["@photostructure/sqlite", "@xterm/headless", "kysely", "pg", "smol-toml", "ws", "zod"];
 
+/** Repeats a command that read the store because the gateway of a loaded machine took too long. */
+async function withGateway(run: () => Promise<{ readonly stderr: string }>): Promise<void> {
+  while ((await run()).stderr.includes("did not answer within"));
+}
+
 /** The heavy packages that a command loads; the bundler marks the origin of bundled ones in comments. */
 async function packagesOf(cliFixture: CliFixture, line: string, home = cliFixture.home): Promise<string[]> {
   const notes = join(cliFixture.home, "modules");
   await rm(notes, { force: true });
   const env = { HOLDFAST_HOME: home, NOTE_MODULES: notes, NODE_OPTIONS: `--import ${noteModules}` };
-  const { child, finished } = cliFixture.startWith(env, ...line.split(" "));
-  child.stdin.end();
-  await finished;
+  await withGateway(() => {
+    const { child, finished } = cliFixture.startWith(env, ...line.split(" "));
+    child.stdin.end();
+    return finished;
+  });
   const urls = (await readFile(notes, "utf8")).trim().split("\n");
   const ours = urls.filter((url) => url.startsWith(dist));
   const texts = await Promise.all(ours.map((url) => readFile(fileURLToPath(url), "utf8")));
@@ -96,6 +103,8 @@ async function loadedBy(
   await writeFile(preload, script);
   const main = resolve("dist/bundle/main.cjs");
   const env = { ...process.env, HOLDFAST_HOME: cliFixture.home, NOTE_MODULES: notes };
-  await promisify(execFile)(process.execPath, ["--require", preload, main, ...line.split(" ")], { env });
+  await withGateway(() =>
+    promisify(execFile)(process.execPath, ["--require", preload, main, ...line.split(" ")], { env }),
+  );
   return JSON.parse(await readFile(notes, "utf8")) as Awaited<ReturnType<typeof loadedBy>>;
 }

@@ -1,6 +1,8 @@
+import { randomUUID } from "node:crypto";
+import { statSync } from "node:fs";
 import { join } from "node:path";
 import { Worker } from "node:worker_threads";
-import type { DatabaseSyncInstance, StatementSyncInstance } from "@photostructure/sqlite";
+import { DatabaseSync, type DatabaseSyncInstance, type StatementSyncInstance } from "@photostructure/sqlite";
 import { defaults } from "../../defaults.js";
 import { PACKAGE_ROOT } from "../../home/package.js";
 
@@ -9,14 +11,31 @@ const THREAD = join(PACKAGE_ROOT, "dist/bundle/checkpoint-thread.cjs");
 /** The bound of SQLite, which a checkpoint in the thread starts at too. */
 const SQLITE_PAGES = 1_000;
 
+/** What the thread needs, and what it checks before it opens the database. */
+export interface CheckpointThreadData {
+  readonly path: string;
+  /** The file that the gateway has open. */
+  readonly device: bigint;
+  readonly inode: bigint;
+  /** A database in memory, with a table, that only the same copy of SQLite finds. */
+  readonly memoryDatabase: string;
+  readonly restartPages: number;
+  readonly restartBusyMs: number;
+}
+
 /**
  * Makes the checkpoints of a WAL database in a thread of its own. Otherwise SQLite makes them within the commit that fills
  * the log: it copies a thousand pages and syncs two files, and the event loop waits. The thread is started when it is
  * needed, and ended when it is idle, because it takes 8 MB. If it fails, SQLite makes the checkpoints.
+ *
+ * The thread must use the copy of SQLite that is already loaded: the locks of two copies in one process do not exclude
+ * each other. A thread that is started after an upgrade of the package may find another one.
  */
 export class BackgroundCheckpoints {
   readonly #db: DatabaseSyncInstance;
-  readonly #path: string;
+  readonly #threadFile: string;
+  readonly #memoryDatabase: DatabaseSyncInstance;
+  readonly #threadData: CheckpointThreadData;
   readonly #readLog: StatementSyncInstance;
   #thread: Worker | null = null;
   #ended: Promise<unknown> = Promise.resolve();
@@ -25,9 +44,15 @@ export class BackgroundCheckpoints {
   #requested = false;
   #stopped = false;
 
-  constructor(db: DatabaseSyncInstance, path: string) {
+  constructor(db: DatabaseSyncInstance, path: string, threadFile = THREAD) {
     this.#db = db;
-    this.#path = path;
+    this.#threadFile = threadFile;
+    const { dev: device, ino: inode } = statSync(path, { bigint: true });
+    const memoryDatabase = `file:/holdfast-${randomUUID()}?vfs=memdb`;
+    this.#memoryDatabase = new DatabaseSync(memoryDatabase);
+    this.#memoryDatabase.exec("create table same_copy (id)");
+    const { storeLogRestartPages: restartPages, storeLogRestartMs: restartBusyMs } = defaults;
+    this.#threadData = { path, device, inode, memoryDatabase, restartPages, restartBusyMs };
     this.#readLog = db.prepare("pragma wal_checkpoint(noop)");
     db.exec(`pragma wal_autocheckpoint = ${defaults.storeLogMaxPages}`);
   }
@@ -49,6 +74,7 @@ export class BackgroundCheckpoints {
     this.#stopped = true;
     this.#endThread();
     await this.#ended;
+    this.#memoryDatabase.close();
   }
 
   #request(): void {
@@ -60,9 +86,8 @@ export class BackgroundCheckpoints {
   }
 
   #startThread(): Worker {
-    const { storeLogRestartPages: restartPages, storeLogRestartMs: restartBusyMs } = defaults;
-    const thread = new Worker(THREAD, {
-      workerData: { path: this.#path, restartPages, restartBusyMs },
+    const thread = new Worker(this.#threadFile, {
+      workerData: this.#threadData,
       resourceLimits: { maxYoungGenerationSizeMb: 1 },
     });
     thread.unref();
@@ -79,7 +104,7 @@ export class BackgroundCheckpoints {
 
   #onFailed(): void {
     this.#stopped = true;
-    this.#thread = null;
+    this.#endThread();
     if (this.#db.isOpen) this.#db.exec(`pragma wal_autocheckpoint = ${SQLITE_PAGES}`);
   }
 

@@ -1,4 +1,4 @@
-import { statSync } from "node:fs";
+import { cpSync, existsSync, mkdirSync, readdirSync, renameSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync, type DatabaseSyncInstance } from "@photostructure/sqlite";
 import { afterEach, beforeEach, expect, test } from "vitest";
@@ -64,13 +64,47 @@ test("the log starts again from its beginning although commits never pause", asy
 
 test("SQLite makes the checkpoints if the thread fails", async () => {
   const db = openDatabase();
-  const checkpoints = new BackgroundCheckpoints(db, join(directory.path, "missing", "store.sqlite"));
+  const checkpoints = new BackgroundCheckpoints(db, path, join(directory.path, "missing.cjs"));
   expect(autocheckpointPages(db)).toBeGreaterThan(1000);
   fillLog(db, checkpoints, 16);
   await waitFor("the failure is known", () => autocheckpointPages(db) === 1000);
   fillLog(db, checkpoints, 16);
   await checkpoints.close();
   expect(db.prepare("pragma wal_checkpoint(noop)").all()).toMatchObject([{ busy: 0 }]);
+  db.close();
+});
+
+test("a thread that finds another copy of SQLite leaves the log alone", async () => {
+  const db = openDatabase();
+  const copy = join(directory.path, "copy");
+  const addon = "node_modules/@photostructure/sqlite";
+  mkdirSync(join(copy, "node_modules"), { recursive: true });
+  for (const name of [addon, "node_modules/node-gyp-build"])
+    cpSync(name, join(copy, name), { recursive: true });
+  cpSync("dist/bundle/checkpoint-thread.cjs", join(copy, "thread.cjs"));
+  const checkpoints = new BackgroundCheckpoints(db, path, join(copy, "thread.cjs"));
+  fillLog(db, checkpoints, 16);
+  await waitFor("the other copy is noticed", () => autocheckpointPages(db) === 1000);
+  await checkpoints.close();
+  expect(existsSync(`${path}-wal`)).toBe(true);
+  db.close();
+});
+
+test.each([
+  ["moved away", () => {}],
+  ["replaced", () => writeFileSync(path, "")],
+])("a thread whose file was %s changes nothing", async (_, after) => {
+  const db = openDatabase();
+  const checkpoints = new BackgroundCheckpoints(db, path);
+  renameSync(path, `${path}.moved`);
+  after();
+  const files = readdirSync(directory.path);
+  const bytes = existsSync(path) ? statSync(path).size : null;
+  fillLog(db, checkpoints, 16);
+  await waitFor("it is noticed", () => autocheckpointPages(db) === 1000);
+  await checkpoints.close();
+  expect(readdirSync(directory.path)).toEqual(files);
+  expect(existsSync(path) ? statSync(path).size : null).toBe(bytes);
   db.close();
 });
 

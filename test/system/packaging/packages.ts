@@ -23,7 +23,7 @@ export async function packTarballs(
   const pack = ["scripts/pack.mjs", "--built", "--no-fetch", "--to", to];
   const named = targets.flatMap((target) => ["--target", target]);
   await execFileAsync(process.execPath, [...pack, ...named]);
-  const files = await readdir(to);
+  const files = (await readdir(to)).filter((name) => name.endsWith(".tgz"));
   const find = (start: string): string =>
     join(
       to,

@@ -114,12 +114,18 @@ describe("a store that a later build has migrated", () => {
     const db = new DatabaseSync(store);
     db.exec(`update holdfast_migrations set min_compatible = ${SCHEMA_VERSION + 1} where id = ${LATER}`);
     db.close();
-    expect(await cliFixture.holdfast("ps")).toMatchObject({
-      code: 125,
-      stderr: expect.stringContaining(
-        `(schema ${LATER} for builds of schema ${SCHEMA_VERSION + 1} or later, this one knows ${SCHEMA_VERSION})`,
-      ),
-    });
+    for (const args of [
+      ["ps"],
+      ["run", "--", "true"],
+      ["run", "--in-process", "--", "true"],
+      ["gateway", "start"],
+    ])
+      expect(await cliFixture.holdfast(...args), args.join(" ")).toMatchObject({
+        code: 125,
+        stderr: expect.stringContaining(
+          `(schema ${LATER} for builds of schema ${SCHEMA_VERSION + 1} or later, this one knows ${SCHEMA_VERSION})`,
+        ),
+      });
   });
 
   describe.skipIf(whyNoPostgres !== null)("PostgreSQL:", () => {
