@@ -13,7 +13,7 @@ import { openNativeObserver } from "../dist/anchor/native-observer.js";
 import { systemClock } from "../dist/async/clock.js";
 import { acquireInstanceLock } from "../dist/home/instance-lock.js";
 import { readMachineIdentity } from "../dist/home/machine-identity.js";
-import { stateIdOf } from "../dist/home/state-identity.js";
+import { stateIdOf } from "../dist/home/state-id.js";
 import { openSqliteStore } from "../dist/store/sqlite/open.js";
 import { buildReconcileContext, classifyRecords } from "../dist/supervisor/reconcile/reconcile.js";
 import { runOf } from "./samples.mjs";

@@ -125,7 +125,7 @@ const startsProcesses = [
   "cli/run/controlling-terminal.ts",
   "gateway/start-in-background.ts",
   "gateway/systemd-scope.ts",
-  "home/machine-and-boot-ids.ts",
+  "home/machine-facts.ts",
   "cli/service/",
 ];
 const restricted = { "node:child_process": startsProcesses, child_process: startsProcesses };

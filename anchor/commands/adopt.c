@@ -3,8 +3,8 @@
  *
  * With cgroups the tree is frozen, moved and thawed, so that no process is forked meanwhile, and the cgroups then
  * show which run a process belongs to. Without cgroups the ancestry at the last snapshot shows it: see `collect`. */
+#include "commands/commands.h"
 #include "run/end/end.h"
-#include "run/run.h"
 #include "os/kill-tree.h"
 
 #include <errno.h>

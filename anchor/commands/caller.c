@@ -1,7 +1,7 @@
 /* The connection of a foreground client. The client reads the output of its run and writes to its input, and the run is stopped
  * when the client disconnects. The run needs no owner: a gateway may be restarted meanwhile. */
+#include "commands/commands.h"
 #include "run/end/end.h"
-#include "run/run.h"
 
 static void report_caller(struct run *run) {
   if (run->owner == NULL) return;

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "run/run.h"
+#include "commands/commands.h"
 
 #define OUT_SIZE (64u * 1024)
 #define HELLO_TIMEOUT_MS 10000

@@ -2,8 +2,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "commands/commands.h"
 #include "run/end/end.h"
-#include "run/run.h"
 
 static bool same_key(const char *a, const char *b) {
   size_t n = strlen(b);

@@ -1,6 +1,6 @@
 /* MEMBERS: lists the processes of a run, the same as those that a stop ends. */
+#include "commands/commands.h"
 #include "run/end/end.h"
-#include "run/run.h"
 #include "os/kill-tree.h"
 
 #include <string.h>

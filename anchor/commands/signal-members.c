@@ -1,6 +1,6 @@
 /* SIGNAL: signals some of a run's processes; the run continues. */
+#include "commands/commands.h"
 #include "run/end/end.h"
-#include "run/run.h"
 #include "os/kill-tree.h"
 
 #define NAMED_MAX 512

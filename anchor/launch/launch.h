@@ -79,7 +79,7 @@ struct launcher {
   uint64_t watch_at;    /* the next check of live anchors */
 };
 
-/* connections.c */
+/* launch/connections.c */
 struct client_count {
   int holding, pending, partial; /* pending: not holding, including partial */
 };

@@ -19,9 +19,6 @@ int inspect_mode(bool brief, bool ports);
 int reap_mode(int argc, char **argv);
 /* Sends SIGCONT to a verified anchor. */
 int continue_mode(int argc, char **argv);
-/* Opens an anchor. Returns NULL if it is verified, otherwise the reason. Without a unique id, start time and executable
- * must match, and it must have the directory of this run open. */
-const char *verify_anchor(const struct identity *id, const char *path, const char *run, struct member *out);
 /* Ends one process of another tool that has a certain marker. */
 int reap_one_mode(int argc, char **argv);
 int marked_mode(int argc, char **argv);
@@ -36,5 +33,10 @@ int supervisors_mode(void);
 int init_mode(char **command);
 /* The native `holdfast`: the binary is executed under that name. */
 int client_mode(int argc, char **argv);
+
+/* verify-anchor.c */
+/* Opens an anchor. Returns NULL if it is verified, otherwise the reason. Without a unique id, start time and executable
+ * must match, and it must have the directory of this run open. */
+const char *verify_anchor(const struct identity *id, const char *path, const char *run, struct member *out);
 
 #endif

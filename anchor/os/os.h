@@ -6,11 +6,12 @@
 
 #include "os/interface/io.h"
 #include "os/interface/process.h"
-#include "os/interface/inspect-process.h"
+#include "os/interface/process-details.h"
+#include "os/interface/ports.h"
 #include "os/interface/find-processes.h"
 #include "os/interface/boundary.h"
 #include "os/interface/limits.h"
-#include "os/interface/self.h"
+#include "os/interface/this-process.h"
 #include "os/interface/launch.h"
 #include "os/interface/spawn.h"
 

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "commands/commands.h"
 #include "run/end/end.h"
 #include "run/run.h"
 

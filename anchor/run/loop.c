@@ -2,6 +2,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "commands/commands.h"
 #include "modes/modes.h"
 #include "run/end/end.h"
 #include "run/run.h"

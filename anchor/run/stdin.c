@@ -1,6 +1,7 @@
 /* Writes input from the owner to the program. */
 #include <errno.h>
 
+#include "commands/commands.h"
 #include "run/run.h"
 
 void send_input(struct run *run, struct connection *connection) {

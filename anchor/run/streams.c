@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "commands/commands.h"
 #include "run/run.h"
 
 #define READ_SIZE (256u * 1024)

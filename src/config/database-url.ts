@@ -32,7 +32,7 @@ async function readDatabaseSection(path: string): Promise<Record<string, unknown
   const text = await readConfigFile(path);
   // Most files have no database section, and need no parser.
   if (!text.includes("database")) return null;
-  const { parseToml } = await import("./toml-problems.js");
+  const { parseToml } = await import("./toml.js");
   const { database } = parseToml(text, path);
   return database === undefined ? null : (Object(database) as Record<string, unknown>);
 }

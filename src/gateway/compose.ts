@@ -11,7 +11,7 @@ import { createDeliver, openChannels } from "../channels/deliver.js";
 import { StoreAway, SupervisorClosed } from "../errors.js";
 import { observeMachineIdentity } from "../home/machine-identity.js";
 import { gatewaySocketPath } from "../home/state-directory.js";
-import { stateIdOf } from "../home/state-identity.js";
+import { stateIdOf } from "../home/state-id.js";
 import { ScreenCache } from "../queries/screen.js";
 import { resolveTask } from "../queries/tasks.js";
 import { type ApprovalView, openApprovals } from "../sessions/approvals.js";

@@ -7,7 +7,7 @@ import { defaults } from "../defaults.js";
 import { InstanceLocked, type InstanceTaken, StoreAway } from "../errors.js";
 import { onReadableSecret } from "../home/path-trust.js";
 import { resolveHome } from "../home/state-directory.js";
-import { loadOrCreateGatewayId } from "../home/state-identity.js";
+import { loadOrCreateGatewayId } from "../home/persistent-ids.js";
 import { OPEN_RUN_STATES } from "../model/run.js";
 import type { AccessDenial } from "../sessions/authorizer.js";
 import { localCopyDirectory } from "../store/local-copy/run-copy.js";

@@ -7,7 +7,7 @@ import { PROTOCOL } from "../anchor/protocol/messages.js";
 import { SerialQueue } from "../async/concurrency.js";
 import { StateUnusable } from "../errors.js";
 import { packageVersion } from "../home/package.js";
-import { directoryIdOf } from "../home/state-identity.js";
+import { directoryIdOf } from "../home/state-id.js";
 import type { GatewayCapabilities, NewGateway } from "../model/gateway.js";
 import type { Store } from "../store/store.js";
 

@@ -35,7 +35,7 @@ export async function planScope(
 /** An invalid config file is reported by the gateway itself. */
 async function isTurnedOff(env: Environment): Promise<boolean> {
   // Loaded only when needed: it takes longer than all the rest.
-  const { readSettings } = await import("../config/settings.js");
+  const { readSettings } = await import("../config/resolve-settings.js");
   return readSettings({}, env, configPath(env)).then(
     ({ config }) => !config.gateway["systemd-scope"],
     () => false,

@@ -5,8 +5,8 @@ import { readTimeNamespace } from "../async/clock.js";
 import { StateUnusable } from "../errors.js";
 import type { MachineIdentity } from "../model/process.js";
 import { errorMessage } from "./errno.js";
-import { machineFacts } from "./machine-and-boot-ids.js";
-import { persistentId } from "./state-identity.js";
+import { machineFacts } from "./machine-facts.js";
+import { persistentId } from "./persistent-ids.js";
 
 /**
  * Reads the machine, boot and namespaces of this process, except the fields in `known`. If the system has no machine

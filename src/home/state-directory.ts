@@ -5,7 +5,6 @@ import { dirname, isAbsolute, join, posix, resolve, win32 } from "node:path";
 import { StateUnusable, UnsafePath } from "../errors.js";
 import { errnoCode } from "./errno.js";
 import { requireTrustedPath } from "./path-trust.js";
-import { storePathOf } from "./state-identity.js";
 import { networkFileSystemOf } from "./network-file-system.js";
 
 /** The longest path of a socket below this state directory, in bytes. */
@@ -209,3 +208,7 @@ function userHome(fromEnv: string | undefined): string {
 }
 
 export const gatewaySocketPath = (home: string): string => join(home, "gateway.sock");
+
+export function storePathOf(home: string): string {
+  return join(home, "store.sqlite");
+}

@@ -2,7 +2,7 @@ import type { RunAddress } from "../anchor/host-interface.js";
 import type { NativeObserver } from "../anchor/native-observer.js";
 import { databaseUrl } from "../config/database-url.js";
 import { observeMachineIdentity } from "../home/machine-identity.js";
-import { readStateId } from "../home/state-identity.js";
+import { readStateId } from "../home/state-id.js";
 import { resolveHome, type StateDirectory } from "../home/state-directory.js";
 import type { RunRecord } from "../model/run.js";
 import { findStateDirectory } from "../store/open-state-directory.js";

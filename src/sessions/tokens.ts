@@ -2,7 +2,7 @@ import { hash, randomBytes, timingSafeEqual } from "node:crypto";
 import { join } from "node:path";
 import { errnoCode } from "../home/errno.js";
 import { readOwnFileSync } from "../home/own-file.js";
-import { persistentId } from "../home/state-identity.js";
+import { persistentId } from "../home/persistent-ids.js";
 
 const TOKEN_FILE = "operator-token";
 const TOKEN_PREFIX = "hfo_";

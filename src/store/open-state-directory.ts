@@ -5,7 +5,7 @@ import {
   findStateDirectoryOrCopy,
   type StateDirectory,
 } from "../home/state-directory.js";
-import { classifyLocation, recordLocation, type StateProvenance } from "../home/state-identity.js";
+import { classifyLocation, recordLocation, type StateProvenance } from "../home/state-location.js";
 import { OPEN_RUN_STATES } from "../model/run.js";
 
 /** Opens the state directory for writing. Creates it if it does not exist; rejects with StateCopied if it is a copy. */

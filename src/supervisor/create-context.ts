@@ -9,7 +9,7 @@ import { type RunCopy, withRunCopy } from "../store/local-copy/run-copy.js";
 import type { RunStore } from "../store/runs/contract.js";
 import type { Problem } from "./api.js";
 import { AnchorMonitor } from "./attach/anchor-monitor.js";
-import { onLeaseMissing } from "./attach/attach.js";
+import { onLeaseMissing } from "./attach/lease-lost.js";
 import type { KeepaliveLinks } from "./lease/acquire.js";
 import { Incarnation } from "./lease/incarnation.js";
 import { LeaseRenewer } from "./lease/lease-renewer.js";

@@ -6,7 +6,7 @@ import { holdInstance, type InstanceHold } from "../anchor/instance/hold-instanc
 import { openNativeHost } from "../anchor/native-host.js";
 import { BadInput, StateUnusable } from "../errors.js";
 import { readMachineIdentity } from "../home/machine-identity.js";
-import { stateIdOf } from "../home/state-identity.js";
+import { stateIdOf } from "../home/state-id.js";
 import { resolveHome } from "../home/state-directory.js";
 import { isInstanceId, newIncarnationId, newInstanceId } from "../model/ids.js";
 import { FileRunCopy, localCopyDirectory } from "../store/local-copy/run-copy.js";

@@ -73,7 +73,7 @@ class RunHandle implements Run {
   }
 
   get idleMs(): number {
-    return this.#live.activity.idleMs;
+    return this.#live.lastOutput.idleMs;
   }
 
   async changed(from: Readonly<Record<StreamName, number>>, signal?: AbortSignal): Promise<void> {

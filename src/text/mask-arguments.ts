@@ -6,7 +6,7 @@ import {
   tokenPatterns,
   urlSignature,
 } from "./redact.js";
-import { escapeCharacter, unprintableCharacter } from "./shell.js";
+import { escapeCharacter, unprintableCharacter } from "./unprintable-characters.js";
 
 /**
  * Hides secrets in a command that a person is about to approve. Unlike redaction for records, a mask must not hide code:

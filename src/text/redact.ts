@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { basename } from "node:path";
 import { defaults } from "../defaults.js";
 import { sanitizeLine } from "./sanitize.js";
-import { shellQuote } from "./shell.js";
+import { shellQuote } from "./shell-words.js";
 import { truncate } from "./truncate.js";
 
 /** Words that mark the name of an option, variable, header or JSON key as that of a secret. */

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { describeChannel, checkChannel } from "../../src/channels/check-channel.js";
 import { parseConfig } from "../../src/config/schema.js";
-import { resolveSettings } from "../../src/config/settings.js";
+import { resolveSettings } from "../../src/config/resolve-settings.js";
 import { channelEntry } from "../support/http-receiver.js";
 
 const problem = (lines: string): string => {

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { resolveMcpServers } from "../../src/config/mcp.js";
 import { parseConfig } from "../../src/config/schema.js";
-import { resolveSettings } from "../../src/config/settings.js";
+import { resolveSettings } from "../../src/config/resolve-settings.js";
 
 const text = `
 [mcp.files]

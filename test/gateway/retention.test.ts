@@ -1,7 +1,7 @@
 import { expect, onTestFinished, test } from "vitest";
 import { defaults } from "../../src/defaults.js";
 import { type GatewayEvent, openGateway } from "../../src/gateway/gateway.js";
-import { loadOrCreateGatewayId } from "../../src/home/state-identity.js";
+import { loadOrCreateGatewayId } from "../../src/home/persistent-ids.js";
 import { historyBounds } from "../../src/sessions/messages-and-inbox.js";
 import { openSqliteStore } from "../../src/store/sqlite/open.js";
 import { newApproval, newMessage, newSession } from "../support/store/session-samples.js";

@@ -7,7 +7,7 @@ import { createClient, type GatewayClient } from "../../src/api/client.js";
 import { type Gateway, openGateway } from "../../src/gateway/gateway.js";
 import { packageVersion } from "../../src/home/package.js";
 import { gatewaySocketPath } from "../../src/home/state-directory.js";
-import { loadOrCreateGatewayId } from "../../src/home/state-identity.js";
+import { loadOrCreateGatewayId } from "../../src/home/persistent-ids.js";
 import { readOperatorToken } from "../../src/sessions/tokens.js";
 import type { Store } from "../../src/store/store.js";
 import { newGateway } from "../contract/gateway-contract.js";

@@ -10,6 +10,7 @@ import {
   startRawReceiver,
   webhookSecret,
 } from "../support/http-receiver.js";
+import { scaled } from "../support/scale.js";
 import { openTaskRegistry } from "../support/task-registry.js";
 import { temporaryDirectory } from "../support/temporary-directory.js";
 
@@ -60,11 +61,13 @@ test("a delivery to any failing receiver is retried under one id, finally fails,
   });
   const spawner = { spawn: () => Promise.reject(new Error("no program")) };
   const channels = openChannels(Object.fromEntries(entries), { supervisor: spawner, bell: new Bell() });
+  // On a busy machine one attempt takes long, and each receiver is to be tried more than once.
+  const totalMs = scaled(1_000);
   const notifier = new Notifier({
     store: registry.store,
     deliver: createDeliver(channels, { send: () => Promise.reject(new Error("no session is a target")) }),
     owner: "a",
-    limits: { retryMs: 20, maxRetryMs: 100, totalMs: 1_000 },
+    limits: { retryMs: 20, maxRetryMs: 100, totalMs },
   });
   const tasks = new Map<string, string>();
   for (const channel of Object.keys(urls)) {
@@ -76,7 +79,7 @@ test("a delivery to any failing receiver is retried under one id, finally fails,
   for (const [channel, taskId] of tasks) {
     const end = channel === "good" ? "delivered" : "failed";
     await expect
-      .poll(async () => (await registry.store.getTask(taskId))?.delivery, { timeout: 20_000 })
+      .poll(async () => (await registry.store.getTask(taskId))?.delivery, { timeout: 20_000 + totalMs })
       .toBe(end);
   }
   for (const [channel, why] of [...reasons(), ["absent", /connection refused/] as const]) {

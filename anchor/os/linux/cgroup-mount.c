@@ -1,5 +1,7 @@
-/* Linux: where cgroup v2 is mounted, and which paths its directories have in records. */
+/* Linux: where cgroup v2 is mounted, and which paths its directories have in records; removing them. */
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/vfs.h>
@@ -40,6 +42,10 @@ bool os_boundary_path_of(pid_t pid, char *out, size_t size) {
   return true;
 }
 
+bool join(char *out, size_t size, const char *a, const char *b) {
+  return (size_t)snprintf(out, size, "%s%s", a, b) < size;
+}
+
 bool cgroup_own(char *out, size_t size) {
   char own[PATH_SIZE];
   if (!find_cgroup_root() || !os_boundary_path_of(getpid(), own, sizeof own)) return errno = ENOENT, false;
@@ -66,4 +72,18 @@ bool below_cgroup_root(const char *recorded, char *path, size_t size) {
   if (recorded[0] != '/' || strstr(recorded, "/..") != NULL) return false;
   if (!cgroup_directory(recorded, path, size) || (recorded[prefix] != '/' && prefix != 0)) return false;
   return statfs(cgroup_root, &fs) == 0 && (uint32_t)fs.f_type == CGROUP2_MAGIC;
+}
+
+void remove_tree(int dir) {
+  DIR *entries = open_entries(dir);
+  if (entries == NULL) return;
+  for (struct dirent *entry; (entry = readdir(entries)) != NULL;) {
+    if (entry->d_type != DT_DIR || entry->d_name[0] == '.') continue;
+    int child = openat(dir, entry->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (child < 0) continue;
+    remove_tree(child);
+    close(child);
+    unlinkat(dir, entry->d_name, AT_REMOVEDIR);
+  }
+  closedir(entries);
 }

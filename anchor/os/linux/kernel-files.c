@@ -8,18 +8,6 @@
 
 #include "os/linux/linux.h"
 
-static bool lookup_failed;
-
-bool os_lookup_failed(void) {
-  bool failed = lookup_failed;
-  lookup_failed = false;
-  return failed;
-}
-
-bool short_of_descriptors(int error) { return error == EMFILE || error == ENFILE || error == ENOMEM; }
-
-void record_lookup_failure(void) { lookup_failed |= short_of_descriptors(errno); }
-
 long read_file_at(int dir, const char *path, char *out, size_t size) {
   int fd = openat(dir, path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) record_lookup_failure();
@@ -44,10 +32,6 @@ bool write_at(int dir, const char *name, const char *text) {
   return ok;
 }
 
-bool join(char *out, size_t size, const char *a, const char *b) {
-  return (size_t)snprintf(out, size, "%s%s", a, b) < size;
-}
-
 bool write_in(const char *dir, const char *name, const char *text) {
   char path[PATH_SIZE + 64];
   snprintf(path, sizeof path, "%s/%s", dir, name);
@@ -60,18 +44,4 @@ DIR *open_entries(int dir) {
   DIR *entries = fd < 0 ? NULL : fdopendir(fd);
   if (entries == NULL && fd >= 0) close(fd);
   return entries;
-}
-
-void remove_tree(int dir) {
-  DIR *entries = open_entries(dir);
-  if (entries == NULL) return;
-  for (struct dirent *entry; (entry = readdir(entries)) != NULL;) {
-    if (entry->d_type != DT_DIR || entry->d_name[0] == '.') continue;
-    int child = openat(dir, entry->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-    if (child < 0) continue;
-    remove_tree(child);
-    close(child);
-    unlinkat(dir, entry->d_name, AT_REMOVEDIR);
-  }
-  closedir(entries);
 }

@@ -22,17 +22,15 @@ long read_file_at(int dir, const char *path, char *out, size_t size);
 /* Writes to an existing file with one write. */
 bool write_at(int dir, const char *name, const char *text);
 bool write_in(const char *dir, const char *name, const char *text);
-bool join(char *out, size_t size, const char *a, const char *b);
 /* NULL: it is gone, or there are no free descriptors. */
 DIR *open_entries(int dir);
-/* Removes all empty directories below it. */
-void remove_tree(int dir);
+
+/* process.c */
 /* True if the error concerns resources, not the process. */
 bool short_of_descriptors(int error);
 /* Notes such an errno for os_lookup_failed. */
 void record_lookup_failure(void);
-
-/* process.c: /proc/<pid>/stat */
+/* /proc/<pid>/stat */
 struct stat_line {
   pid_t ppid, pgid, sid;
   int threads;
@@ -52,7 +50,11 @@ int walk_ancestors(const pid_t **out);
 /* descendants.c: parses pids and returns their number. Valid until the next list, also of children. */
 long listed_pids(const char *text, const pid_t **out);
 
-/* instance-cgroup.c */
+/* cgroup-mount.c */
+/* Joins two parts of a path; false if it is too long. */
+bool join(char *out, size_t size, const char *a, const char *b);
+/* Removes all empty directories below it. */
+void remove_tree(int dir);
 /* Finds where cgroup2 is mounted, and which of its directories is the root of the mount. */
 bool find_cgroup_root(void);
 /* NULL: cgroup2 is not mounted. */

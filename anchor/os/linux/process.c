@@ -25,6 +25,18 @@ static pid_t self, ancestors[ANCESTORS];
 static int ancestor_count;
 static bool ancestors_known;
 
+static bool lookup_failed;
+
+bool os_lookup_failed(void) {
+  bool failed = lookup_failed;
+  lookup_failed = false;
+  return failed;
+}
+
+bool short_of_descriptors(int error) { return error == EMFILE || error == ENFILE || error == ENOMEM; }
+
+void record_lookup_failure(void) { lookup_failed |= short_of_descriptors(errno); }
+
 bool read_stat(pid_t pid, struct stat_line *out) {
   char path[32], line[1024];
   snprintf(path, sizeof path, "/proc/%d/stat", pid);

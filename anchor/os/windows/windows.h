@@ -100,7 +100,7 @@ struct listed {
 /* Takes a snapshot, and returns its number of entries; -1 and errno. Valid until the next one. */
 long list_processes(const struct listed **out);
 
-/* self.c */
+/* this-process.c */
 extern int events_descriptor;
 /* Raises the events descriptor when the process has ended. */
 bool watch_child(HANDLE process, HANDLE *wait);

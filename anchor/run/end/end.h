@@ -48,6 +48,8 @@ void request_stop(struct run *run, const char *reason, const char *actor, const 
 void save_stop(struct run *run);
 void begin_termination(struct run *run, uint64_t now);
 void sweep(struct run *run, uint64_t now);
+
+/* abandon.c */
 /* False: there are no survivors to abandon. */
 bool request_abandon(struct run *run, const char *actor, const char *request);
 /* The residue of this end lists only the survivors. If they died meanwhile, the run ends like any other. */

@@ -1,6 +1,7 @@
 /* The end of a run as a supervisor reads it: leader.json, exit.json and EXITED. */
 #include <string.h>
 
+#include "commands/commands.h"
 #include "run/end/end.h"
 
 #define SAVE_RETRY_MS 1000

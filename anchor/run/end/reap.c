@@ -1,4 +1,5 @@
 /* Reaps ended processes, and sees the leader's end. */
+#include "commands/commands.h"
 #include "run/end/end.h"
 
 #define REAP_ROUND 4096 /* limited, so that reaping does not starve connections and output */

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "commands/commands.h"
 #include "run/end/end.h"
 
 static void release_run(struct run *run) {

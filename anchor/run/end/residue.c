@@ -1,6 +1,7 @@
 /* Records the processes that outlived the leader, and those that survive KILL. */
 #include <string.h>
 
+#include "commands/commands.h"
 #include "run/end/end.h"
 #include "os/kill-tree.h"
 

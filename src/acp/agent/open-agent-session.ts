@@ -11,11 +11,11 @@ import type { AgentResume } from "../../model/acp/agent-settings.js";
 import { ReplayFilter } from "../turn/replay-filter.js";
 import { isAuthRequired } from "../wire/auth-required.js";
 import type { AcpConnection } from "../wire/connection.js";
-import type { TurnRecorder } from "./turn-recorder.js";
+import type { ConversationRecorder } from "./conversation-recorder.js";
 
 interface OpenAgentSessionOptions {
   readonly connection: AcpConnection;
-  readonly recorder: TurnRecorder;
+  readonly recorder: ConversationRecorder;
   readonly capabilities: InitializeResponse;
   readonly cwd: string;
   readonly mcpServers: readonly McpServer[];

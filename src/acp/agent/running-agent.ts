@@ -27,7 +27,7 @@ import { AgentRun, type AgentEnd, agentTmpdirPath, readOutputToEnd, startAgent }
 import { applySettings, applyStoredSettings, type SettingsTarget } from "./apply-settings.js";
 import { initialize, openAgentSession } from "./open-agent-session.js";
 import { auditIfClean } from "./turn-process-audit.js";
-import { TurnRecorder } from "./turn-recorder.js";
+import { ConversationRecorder } from "./conversation-recorder.js";
 
 export interface RunningAgentDeps extends Omit<OperationDeps, "terminals"> {
   readonly supervisor: Supervisor;
@@ -54,7 +54,7 @@ export class RunningAgent {
   readonly permissionRequests: PermissionRequests;
   readonly clientRequests: ClientRequests;
   readonly terminals: Terminals;
-  readonly recorder: TurnRecorder;
+  readonly recorder: ConversationRecorder;
   /** Why the agent did not get ready; null: it did, or its session was closed before. */
   startError: unknown = null;
   #agentRun: AgentRun | null = null;
@@ -79,7 +79,7 @@ export class RunningAgent {
     });
     const { permissionRequests, terminals } = this;
     this.clientRequests = new ClientRequests({ ...deps, permissionRequests, terminals, connection, isAlive });
-    this.recorder = new TurnRecorder({
+    this.recorder = new ConversationRecorder({
       writer,
       clock,
       permissionRequests,

@@ -15,7 +15,7 @@ import { cleanEnvironment } from "../../sessions/exec-environment.js";
 import { evaluateExec, type ExecEvaluation } from "../../sessions/evaluate-exec.js";
 import { resolveExecutable } from "../../sessions/resolve-executable.js";
 import { displayCommand, redactArguments } from "../../text/redact.js";
-import { shellQuote } from "../../text/shell.js";
+import { shellQuote } from "../../text/shell-words.js";
 import type { AgentCommand } from "../agent-command.js";
 import type { SessionWriter } from "../session-writer.js";
 import { INVALID_PARAMS, RpcFailure } from "../wire/message.js";

@@ -3,7 +3,7 @@ import { lazyAction, type SetExitCode } from "../options/command-definition.js";
 import { collectPairs, positiveIntegerUpTo } from "../options/parsers.js";
 import { addPermissions } from "./permissions/command.js";
 import { addPrompt, addSpawn, formatOption } from "./prompt-and-spawn-commands.js";
-import { addWith } from "./directory-session-command.js";
+import { addWith } from "./with-command.js";
 
 const about = `
 A session keeps an agent and its context over several prompts. One turn runs at a

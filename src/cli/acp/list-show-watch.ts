@@ -13,7 +13,7 @@ import { print, toJson } from "../print/write-output.js";
 import { printTable, terminalWidth } from "../print/table.js";
 import { type Palette, paletteFor } from "../print/colours-and-progress.js";
 import { dieBySignal } from "../run/interrupt-signals.js";
-import { type DisplayField, fieldLines } from "../runs/show.js";
+import { type DisplayField, fieldLines } from "../print/fields.js";
 import { PermissionPrompter } from "./permissions/prompter.js";
 import { canAnswerPrompts } from "./prompt.js";
 import { ruleText } from "./permissions/rule-pattern.js";

@@ -3,7 +3,7 @@ import { resolve } from "node:path";
 import type { RequestOf } from "../../api/contract.js";
 import { BadInput } from "../../errors.js";
 import { errorMessage } from "../../home/errno.js";
-import { splitShellWords } from "../../text/shell.js";
+import { splitShellWords } from "../../text/shell-words.js";
 
 type RequestedMcpServer = NonNullable<RequestOf<"acpSpawn">["body"]["mcpServers"]>[number];
 

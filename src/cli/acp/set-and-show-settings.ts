@@ -6,7 +6,7 @@ import { connectOrStart } from "../client/connect.js";
 import { resolveAcpSession } from "../client/resolve-acp-session.js";
 import type { JsonFlag } from "../options/command-definition.js";
 import { print, toJson } from "../print/write-output.js";
-import { type DisplayField, fieldLines } from "../runs/show.js";
+import { type DisplayField, fieldLines } from "../print/fields.js";
 
 export interface SettingFlags {
   readonly model?: string;

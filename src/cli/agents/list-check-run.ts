@@ -65,7 +65,7 @@ export async function printAgents({ json = false }: JsonFlag): Promise<number> {
 /** The catalogue that the next gateway would use. */
 async function configuredAgents(path: string): Promise<ResponseOf<"listAgents">> {
   const [{ readSettings }, { agentsById, agentsFromConfig }, { describeAgents }] = await Promise.all([
-    import("../../config/settings.js"),
+    import("../../config/resolve-settings.js"),
     import("../../agents/catalogue.js"),
     import("../../queries/agents.js"),
   ]);

@@ -107,7 +107,7 @@ export async function targetlessNotifyOption(flags: NotifyFlags): Promise<string
 
 /** The gateway decides by the config that it read; this check avoids the start of a gateway that would refuse the request. */
 async function hasDefaultChannel(): Promise<boolean> {
-  const { readSettings } = await import("../../config/settings.js");
+  const { readSettings } = await import("../../config/resolve-settings.js");
   return readSettings().then(
     ({ config }) => config.notify.channel !== undefined,
     () => true,

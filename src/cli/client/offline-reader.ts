@@ -4,7 +4,7 @@ import type { NativeObserver } from "../../anchor/native-observer.js";
 import { contract, type RequestContext, type RouteHandlers } from "../../api/contract.js";
 import { readConfig } from "../../config/schema.js";
 import { NotFound, PeerUnreachable, RunNotFound } from "../../errors.js";
-import { readStateId } from "../../home/state-identity.js";
+import { readStateId } from "../../home/state-id.js";
 import type { AcpSession } from "../../model/acp/session-and-turn.js";
 import type { RunRecord } from "../../model/run.js";
 import type { SessionRecord } from "../../model/session.js";

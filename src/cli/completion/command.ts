@@ -186,13 +186,13 @@ const SOURCES: Readonly<Record<CompletedKind, (words: readonly string[]) => Prom
   },
   agent: async () => {
     const [{ readSettings }, { agentsById, agentsFromConfig }] = await Promise.all([
-      import("../../config/settings.js"),
+      import("../../config/resolve-settings.js"),
       import("../../agents/catalogue.js"),
     ]);
     return [...agentsById(agentsFromConfig((await readSettings()).config.agents)).keys()];
   },
   channel: async () => {
-    const { readSettings } = await import("../../config/settings.js");
+    const { readSettings } = await import("../../config/resolve-settings.js");
     return Object.keys((await readSettings()).config.channels);
   },
   model: async (words) => (await loadAgentWords())("model", words),

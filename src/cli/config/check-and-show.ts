@@ -1,8 +1,8 @@
 import { describeChannels } from "../../channels/check-channel.js";
 import { configPath } from "../../config/file.js";
-import { BadConfig } from "../../config/toml-problems.js";
+import { BadConfig } from "../../config/config-problems.js";
 import type { Config } from "../../config/schema.js";
-import { readSettings, type Setting } from "../../config/settings.js";
+import { readSettings, type Setting } from "../../config/resolve-settings.js";
 import { BadInput } from "../../errors.js";
 import type { JsonFlag } from "../options/command-definition.js";
 import { print, toJson } from "../print/write-output.js";

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { defaults } from "../../defaults.js";
 import { writeOwnFile } from "../../home/own-file.js";
-import { splitShellWords } from "../../text/shell.js";
+import { splitShellWords } from "../../text/shell-words.js";
 
 /** `remote`: a browser would open on this machine, which the user reached through SSH. */
 export type Opened =

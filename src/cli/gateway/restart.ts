@@ -1,5 +1,5 @@
 import { existsSync } from "node:fs";
-import { environmentWithConfig } from "../../config/settings.js";
+import { environmentWithConfig } from "../../config/resolve-settings.js";
 import { defaults } from "../../defaults.js";
 import { describeWaitingGateway, savedConfigPath } from "../../gateway/gateway-files.js";
 import { describeUnreachable, type GatewayLocation, locateGateway } from "../../gateway/locate-gateway.js";

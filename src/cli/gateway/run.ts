@@ -2,7 +2,12 @@ import { findAnchorBinary, requireSameVersion } from "../../anchor/binary.js";
 import { inspectProcesses } from "../../anchor/inspect/processes.js";
 import { databaseUrl, migrationMode } from "../../config/database-url.js";
 import { configPath, readConfigFile } from "../../config/file.js";
-import { readSettings, resolveSettings, type SettingFlags, settingsToToml } from "../../config/settings.js";
+import {
+  readSettings,
+  resolveSettings,
+  type SettingFlags,
+  settingsToToml,
+} from "../../config/resolve-settings.js";
 import { StoreAway, StoreOutdated } from "../../errors.js";
 import { type GatewayEvent, openGateway } from "../../gateway/gateway.js";
 import { logEvent, openLog } from "../../gateway/log.js";

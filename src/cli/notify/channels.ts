@@ -27,7 +27,7 @@ export async function printChannels({ json = false }: JsonFlag): Promise<number>
 /** The channels that the next gateway would use. */
 async function configuredChannels(): Promise<Channels> {
   const [{ readSettings }, { describeChannels }] = await Promise.all([
-    import("../../config/settings.js"),
+    import("../../config/resolve-settings.js"),
     import("../../channels/check-channel.js"),
   ]);
   return describeChannels((await readSettings()).config.channels);

@@ -3,7 +3,7 @@ import { BadInput } from "../../errors.js";
 import type { RunLimits } from "../../model/run.js";
 import type { ExecEffect, ExecRule } from "../../model/exec/exec-rule.js";
 import { checkLimits } from "../../supervisor/check-options.js";
-import { splitShellWords } from "../../text/shell.js";
+import { splitShellWords } from "../../text/shell-words.js";
 import { formatSize } from "../../text/format-units.js";
 
 /** The option `--no-output-timeout`. `negate = false`: to commander, `--no-…` is the negation of `--output-timeout`. */

@@ -1,6 +1,6 @@
 import { systemClock } from "../../async/clock.js";
 import { defaults } from "../../defaults.js";
-import { readStateId } from "../../home/state-identity.js";
+import { readStateId } from "../../home/state-id.js";
 import { OPEN_RUN_STATES, type RunRecord } from "../../model/run.js";
 import type { RunFilter } from "../../store/runs/contract.js";
 import type { ReadStore } from "../../store/store.js";

@@ -4,7 +4,7 @@ import { defaults } from "../../defaults.js";
 import { BadInput, NotForgotten, NotFound, RunNotFound } from "../../errors.js";
 import { observeMachineIdentity } from "../../home/machine-identity.js";
 import { resolveHome } from "../../home/state-directory.js";
-import { readStateId } from "../../home/state-identity.js";
+import { readStateId } from "../../home/state-id.js";
 import type { PublicGateway } from "../../model/gateway.js";
 import { OPEN_RUN_STATES, type RunRecord } from "../../model/run.js";
 import { findOwningGateway } from "../../queries/runs.js";

@@ -24,6 +24,7 @@ import {
   statusTone,
   statusText,
 } from "../print/run-status.js";
+import { type DisplayField, fieldLines, formatTime } from "../print/fields.js";
 import { print, toJson } from "../print/write-output.js";
 import { type Palette, paletteFor } from "../print/colours-and-progress.js";
 import { inspectRun, processTree } from "./processes.js";
@@ -33,8 +34,6 @@ interface DisplayContext {
   readonly host: string | null;
   readonly ownerWarning: OwnerWarning | null;
 }
-
-export type DisplayField = readonly [name: string, value: string | null];
 
 /** Everything about a run as text. */
 export function describeRun(
@@ -187,20 +186,6 @@ function eventLines(events: readonly RunEvent[]): readonly string[] {
   return events
     .filter((event) => event.type !== "output" || event === lastOutput)
     .map((event) => `${formatTime(event.at)}  ${event.type.padEnd(9)}  ${sanitizeLine(runEventText(event))}`);
-}
-
-export function fieldLines(all: readonly DisplayField[]): string[] {
-  const given = all.filter((field): field is [string, string] => field[1] !== null);
-  const width = Math.max(0, ...given.map(([name]) => name.length));
-  return given.map(([name, value]) => `${name.padEnd(width)}  ${sanitizeLine(value)}`);
-}
-
-/** Local time; JSON has milliseconds. */
-export function formatTime(at: number): string {
-  const date = new Date(at);
-  const two = (number: number): string => String(number).padStart(2, "0");
-  const day = `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;
-  return `${day} ${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
 }
 
 /** Prints runs one after the other; with `json`, one record, or an array of several. */

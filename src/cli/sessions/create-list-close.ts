@@ -11,7 +11,7 @@ import { exitCodes } from "../print/exit-code.js";
 import { notice } from "../print/errors-and-notices.js";
 import { print, printRequired, toRecordJson } from "../print/write-output.js";
 import { printTable } from "../print/table.js";
-import { type DisplayField, fieldLines } from "../runs/show.js";
+import { type DisplayField, fieldLines } from "../print/fields.js";
 
 /** Opens a session and prints its token. */
 export async function createSession(

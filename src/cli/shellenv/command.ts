@@ -2,7 +2,7 @@ import { basename } from "node:path";
 import { Argument, type Command } from "commander";
 import { HoldfastError } from "../../errors.js";
 import { resolveHome } from "../../home/state-directory.js";
-import { shellQuote } from "../../text/shell.js";
+import { shellQuote } from "../../text/shell-words.js";
 import type { SetExitCode } from "../options/command-definition.js";
 import { print } from "../print/write-output.js";
 

@@ -2,13 +2,9 @@ import { rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { databaseUrl } from "../../config/database-url.js";
 import { readOwnFile } from "../../home/own-file.js";
-import {
-  loadOrCreateGatewayId,
-  readStateId,
-  recordLocation,
-  stateIdOf,
-  type StateProvenance,
-} from "../../home/state-identity.js";
+import { loadOrCreateGatewayId } from "../../home/persistent-ids.js";
+import { readStateId, stateIdOf } from "../../home/state-id.js";
+import { recordLocation, type StateProvenance } from "../../home/state-location.js";
 import { findStateDirectoryOrCopy, resolveHome, type StateDirectory } from "../../home/state-directory.js";
 import { OPEN_RUN_STATES, type RunRecord } from "../../model/run.js";
 import { localCopyDirectory } from "../../store/local-copy/run-copy.js";

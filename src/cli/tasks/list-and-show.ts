@@ -12,7 +12,8 @@ import { print, toJson } from "../print/write-output.js";
 import { printTable } from "../print/table.js";
 import { paletteFor } from "../print/colours-and-progress.js";
 import { inspectRun } from "../runs/processes.js";
-import { type DisplayField, exitFields, fieldLines, formatTime, processLines } from "../runs/show.js";
+import { type DisplayField, fieldLines, formatTime } from "../print/fields.js";
+import { exitFields, processLines } from "../runs/show.js";
 import { type ShownTask, targetText, taskParams, taskStatusColour, taskStatusText } from "./task-texts.js";
 
 interface TaskListFlags extends JsonFlag {

@@ -7,7 +7,7 @@ import { describeUnreachable, locateGateway } from "../locate-gateway.js";
 import { errorMessage } from "../../home/errno.js";
 import { readOwnFile } from "../../home/own-file.js";
 import type { StateDirectory } from "../../home/state-directory.js";
-import { readStateId } from "../../home/state-identity.js";
+import { readStateId } from "../../home/state-id.js";
 import { OPEN_RUN_STATES } from "../../model/run.js";
 import { openStoreForReading } from "../../store/open.js";
 import { listLiveProcesses, type RunProcesses } from "../../supervisor/inspect/live-processes.js";

@@ -1,15 +1,15 @@
 import { checkChannel, describeChannel } from "../../channels/check-channel.js";
 import { configPath } from "../../config/file.js";
-import { readSettings } from "../../config/settings.js";
+import { readSettings } from "../../config/resolve-settings.js";
 import { errorMessage } from "../../home/errno.js";
 import { readableSecrets } from "../../home/path-trust.js";
 import { openLocalState } from "../../queries/local-state-directory.js";
+import { checkBoundaryOutsideLinux } from "./boundary-outside-linux.js";
 import { bad, type Check, ok, warn } from "./check-result.js";
 import { checkDatabase } from "./database.js";
-import { checkProcessLimits } from "./linux.js";
+import { checkKernel, checkProcessLimits } from "./linux.js";
 import { checkClock, checkRuns, checkRunsWithoutState, type RunChecks } from "./instances-and-runs.js";
 import { checkState, checkStoreHistory, checkStoreWrites } from "./state-and-store.js";
-import { checkSystem } from "./operating-system.js";
 
 export type { Check };
 
@@ -22,7 +22,7 @@ export async function runChecks(
   const config = [await checkConfig(), ...(await checkChannels())];
   const database = await checkDatabase();
   config.push(...readableSecrets().map((message) => warn("secret", message)));
-  const kernel = await checkSystem(home);
+  const system = await (process.platform === "linux" ? checkKernel(home) : checkBoundaryOutsideLinux());
   const withoutState = isOperator ? await checkRunsWithoutState(home) : [];
   if (directory === null)
     return {
@@ -30,7 +30,7 @@ export async function runChecks(
         ...checks,
         ...database,
         ...config,
-        ...kernel,
+        ...system,
         ...withoutState,
         ...(await checkProcessLimits()),
       ],
@@ -46,7 +46,7 @@ export async function runChecks(
     ...database,
     ...history,
     ...config,
-    ...kernel,
+    ...system,
     ...runs.checks,
     ...withoutState,
     await checkClock(directory),

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { defaults } from "../../defaults.js";
-import { findTaskOf } from "../tasks/task-of-run.js";
+import { findTaskOf } from "../tasks/find-task.js";
 import { resolveDirectory } from "./exec.js";
 import { ArgumentsRefused, defineTool, requireArguments, type ToolAnswer, type ToolCall } from "../tool.js";
 

@@ -9,7 +9,7 @@ import { newRunId } from "../../model/ids.js";
 import { failureKindOf } from "../../queries/runs.js";
 import { followProgress } from "../progress.js";
 import { outputText, outputView, runView, stateText, viewOutput, viewRun } from "../run-view.js";
-import { findTaskOf } from "../tasks/task-of-run.js";
+import { findTaskOf } from "../tasks/find-task.js";
 import { ArgumentsRefused, defineTool, type ToolCall } from "../tool.js";
 
 const words = z.string().min(1);

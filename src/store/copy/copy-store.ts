@@ -5,7 +5,7 @@ import { defaults } from "../../defaults.js";
 import { CopyRefused } from "../../errors.js";
 import { errorMessage } from "../../home/errno.js";
 import { isInstanceLockFree } from "../../home/instance-lock.js";
-import { machineFacts } from "../../home/machine-and-boot-ids.js";
+import { machineFacts } from "../../home/machine-facts.js";
 import { localCopyDirectory } from "../local-copy/run-copy.js";
 import { type StoreLocation, storeLocationName } from "../location.js";
 import { SCHEMA_VERSION, TABLES } from "../sql/migrations.js";

@@ -2,12 +2,13 @@ import { type RawBuilder, sql } from "kysely";
 import { defaults } from "../../defaults.js";
 import { newOutboxEntry, type OutboxEntry, targetKey } from "../../model/outbox.js";
 import type { NewTaskEvent, TaskRecord } from "../../model/task.js";
-import { endsOrReplaces, settledColumns } from "../outbox/writes.js";
+import { settledColumns } from "../outbox/writes.js";
 import { outboxTable, taskEventTable, taskTable } from "../schema.js";
 import { fetchRows, type SqlEngine } from "../sql/engine.js";
 import { assignments, columnList, rowSet, type RowSet, type RowSetValues } from "../sql/row-set.js";
 import type { Placeholders } from "../sql/statement-cache.js";
 import type { NewTask, OutboxResult, TaskChange } from "./contract.js";
+import { endsOrReplaces } from "./delivery.js";
 
 // PostgreSQL only: one statement for the same write of many tasks, with their events and messages.
 

@@ -2,10 +2,10 @@ import type { Kysely } from "kysely";
 import { type OutboxEntry, outboxStatusRank, targetKey } from "../../model/outbox.js";
 import type { NewTaskEvent, TaskEvent } from "../../model/task.js";
 import { nowPlus } from "../outbox/claim.js";
-import { deriveDelivery } from "../outbox/writes.js";
 import { outboxTable, type Schema, taskTable } from "../schema.js";
 import { countChanged, fetchRows, type SqlDialect, type SqlEngine, type Steps } from "../sql/engine.js";
 import type { RestoredTask, TaskRestoration } from "./contract.js";
+import { deriveDelivery } from "./delivery.js";
 
 /** Within a transaction. */
 export function* restoreTask(

@@ -6,19 +6,17 @@ import { claimOutboxEntries, nextOutboxDelay, releaseOutboxEntries } from "../ou
 import {
   acknowledgeOutboxEntry,
   addOutboxEntries,
-  deriveDelivery,
   dismissOutboxEntries,
   dropOldStateMessages,
   dropSuperseded,
   dropUnsentStateMessages,
-  endsOrReplaces,
-  lockTask,
   retryOutboxEntries,
   settleOutboxEntry,
 } from "../outbox/writes.js";
 import { taskEventTable, taskTable } from "../schema.js";
 import { countChanged, fetchRows, hasChanged, type SqlEngine, type Steps } from "../sql/engine.js";
 import { shapeOf } from "../sql/statement-cache.js";
+import { deriveDelivery, endsOrReplaces, lockTask } from "./delivery.js";
 import { restoreTask } from "./restore.js";
 import {
   changeTasksTogether,

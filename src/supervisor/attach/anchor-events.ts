@@ -5,11 +5,13 @@ import { finalizeExit } from "../end/finalize.js";
 import { failPendingMemberRequests } from "../inspect/list-members.js";
 import { detachRun } from "../run/stop-and-detach.js";
 import { markStarted } from "../run/record-start.js";
-import { recordFirstStop, recordSurvivors } from "../run/request-stop.js";
+import { recordFirstStop } from "../run/request-stop.js";
 import { isInactive, type LiveRun, recordAnchorAnswer } from "../run/live-run.js";
 import { recordLostOutput, updateWithheld } from "../run/output.js";
 import { step } from "../run/state-machine.js";
-import { onServiceAck, reattach } from "./attach.js";
+import { recordSurvivors } from "./record-survivors.js";
+import { onServiceAck } from "./bind-link.js";
+import { reattach } from "./reattach.js";
 
 /** Applies the events of an anchor, in order. Events of an earlier connection are ignored. */
 export function onAnchorEvent(live: LiveRun, link: AnchorLink, event: AnchorEvent): void {
@@ -30,7 +32,7 @@ export function onAnchorEvent(live: LiveRun, link: AnchorLink, event: AnchorEven
       recordLostOutput(live, event.stream, event.lost ?? 0);
       // The end of a stream is not output.
       if (!live.outputRanges.update(event.stream, event)) return;
-      live.activity.onOutput();
+      live.lastOutput.onOutput();
       live.deadlines.recordProgress();
       return;
     case "stdin":

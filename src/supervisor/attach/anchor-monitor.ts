@@ -1,7 +1,7 @@
 import type { Clock, Timer } from "../../async/clock.js";
 import { defaults } from "../../defaults.js";
 import { isInactive, type LiveRun } from "../run/live-run.js";
-import { reattach } from "./attach.js";
+import { reattach } from "./reattach.js";
 import { handleUnresponsiveAnchor } from "./unresponsive-anchor.js";
 
 /**

@@ -15,14 +15,14 @@ import {
   type SupervisorContext,
 } from "../run/live-run.js";
 import { OutputRanges, STREAMS } from "../run/output-ranges.js";
-import { OutputActivity } from "../run/output-activity.js";
+import { LastOutput } from "../run/last-output.js";
 import { resumeReadiness } from "../run/readiness.js";
 import { runAddressOf } from "../run/recorded-identity.js";
 import { initialState, step } from "../run/state-machine.js";
 import { Stdin } from "../run/stdin.js";
 import { RunWriteQueue, type WriteQueueObserver } from "../run/store-write-queue.js";
 import { onAnchorEvent } from "./anchor-events.js";
-import { detectOtherIncarnation } from "./attach.js";
+import { detectOtherIncarnation } from "./lease-lost.js";
 
 /** Creates the state of one run, without a connection. */
 export function createLiveRun(
@@ -57,7 +57,7 @@ export function createLiveRun(
     deadlines: new Deadlines(context.clock, facts.deadlines, (stop) => sendStop(live, stop)),
     stdin: new Stdin(runId, stdinAt),
     outputRanges: new OutputRanges(),
-    activity: new OutputActivity(context.clock, (at) => recordOutput(live, at)),
+    lastOutput: new LastOutput(context.clock, (at) => recordOutput(live, at)),
     started: deferred(),
     endKnown: deferred(),
     ended: deferred(),

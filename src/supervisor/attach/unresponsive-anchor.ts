@@ -4,9 +4,10 @@ import type { NewRunEvent } from "../../model/run-event.js";
 import { finalize, finalizeExit } from "../end/finalize.js";
 import { lostRunRecord } from "../end/terminal-record.js";
 import { describeEnded, endWithoutAnchor, verifiableAnchor } from "../end/without-anchor.js";
-import { recordFirstStop, recordSurvivors } from "../run/request-stop.js";
+import { recordFirstStop } from "../run/request-stop.js";
 import { isInactive, type LiveRun, runEventBase, type RunEventBase } from "../run/live-run.js";
 import { step } from "../run/state-machine.js";
+import { recordSurvivors } from "./record-survivors.js";
 
 /**
  * Handles an anchor that does not answer. The silence is recorded as an event, and the anchor is sent SIGCONT.

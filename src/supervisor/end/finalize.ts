@@ -27,9 +27,9 @@ export function finalize(live: LiveRun, terminal: TerminalRecord): void {
   live.finalizing = true;
   live.state = step(live.state, { type: terminal.type, outcome: terminal.outcome });
   live.descendants = Math.max(live.descendants, terminal.processes - 1);
-  live.activity.stop();
+  live.lastOutput.stop();
   const at = endTime(live, terminal);
-  const last = terminal.lastOutputAt ?? live.activity.lastOutputAt;
+  const last = terminal.lastOutputAt ?? live.lastOutput.lastOutputAt;
   const events = terminalEvents(runEventBase(live, at), terminal);
   const finished = live.writeQueue.enqueueTerminal(
     {
@@ -90,7 +90,7 @@ export function finalizeExit(live: LiveRun, exit: AnchorExit, source: "anchor" |
     recordLostOutput(live, stream, exit[stream].lost ?? 0);
     const more = live.outputRanges.update(stream, { ...exit[stream], closed: true });
     // An exit file may be old; then the time of the last output comes from the spool.
-    if (more && source === "anchor") live.activity.onOutput();
+    if (more && source === "anchor") live.lastOutput.onOutput();
   }
   if (exit.executed) recordStart(live, (exit.endedAt ?? live.context.clock.wall()) - exit.durationMs);
   recordTier(live, exit);

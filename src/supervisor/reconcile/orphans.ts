@@ -1,7 +1,7 @@
 import type { CgroupRef, RunAddress } from "../../anchor/host-interface.js";
 import { runConcurrently } from "../../async/concurrency.js";
 import { defaults } from "../../defaults.js";
-import { stopOrphanedAnchor } from "../attach/attach.js";
+import { stopOrphanedAnchor } from "../attach/reattach.js";
 import type { Decided } from "../reconcile-decision.js";
 import type { LiveRun, SupervisorContext } from "../run/live-run.js";
 import { probeAnchor } from "./evidence.js";

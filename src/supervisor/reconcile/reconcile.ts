@@ -8,7 +8,7 @@ import type { ReconcileScope } from "../api.js";
 import { type Decided, type Decision, reconcileEvent } from "../reconcile-decision.js";
 import { restoreRolledBackRecords } from "../lease/restore-record.js";
 import type { LiveRun, SupervisorContext } from "../run/live-run.js";
-import { reattach } from "../attach/attach.js";
+import { reattach } from "../attach/reattach.js";
 import { applyDecision } from "./apply.js";
 import {
   type ClaimGround,

@@ -21,7 +21,7 @@ import type { RunStore } from "../../store/runs/contract.js";
 import type { Problem } from "../api.js";
 import type { Deadlines } from "./deadlines.js";
 import type { OutputRanges } from "./output-ranges.js";
-import type { OutputActivity } from "./output-activity.js";
+import type { LastOutput } from "./last-output.js";
 import type { RecordedIdentity } from "./recorded-identity.js";
 import type { RunState } from "./state-machine.js";
 import type { Stdin } from "./stdin.js";
@@ -166,7 +166,7 @@ export interface LiveRun {
   readonly deadlines: Deadlines;
   readonly stdin: Stdin;
   readonly outputRanges: OutputRanges;
-  readonly activity: OutputActivity;
+  readonly lastOutput: LastOutput;
   /** Resolves when the record is in the store, or the run is detached without a record. */
   readonly recorded: Deferred<void>;
   /** Resolves when the command was executed, or never will be. */

@@ -1,10 +1,8 @@
 import type { AnchorLink, FirstStop, StopRequest } from "../../anchor/host-interface.js";
-import { describeSurvivor } from "../../model/process.js";
 import { deferred } from "../../async/deferred.js";
 import { defaults } from "../../defaults.js";
 import { BadInput, LeaseLost } from "../../errors.js";
 import { newRequestId } from "../../model/ids.js";
-import type { Survivor } from "../../model/process.js";
 import { type CancelOptions, checkOneOf, checkText } from "../check-options.js";
 import { expectAnchorAnswer, isInactive, type LiveRun, runEventBase } from "./live-run.js";
 import { step } from "./state-machine.js";
@@ -76,17 +74,4 @@ export function recordFirstStop(live: LiveRun, { reason, actor, requestId }: Fir
   live.writeQueue.enqueue({ to: "exiting", at }, [
     { ...runEventBase(live, at), type: "cancel", data: { reason, actor, requestId } },
   ]);
-}
-
-/** Records and reports, once, the processes that survived KILL. */
-export function recordSurvivors(live: LiveRun, survivors: readonly Survivor[], next: string): void {
-  if (live.survivorsRecorded || survivors.length === 0) return;
-  live.survivorsRecorded = true;
-  const at = live.context.clock.wall();
-  const data = { mode: "pid", residue: 0, ended: 0, survivors: survivors.length } as const;
-  live.writeQueue.enqueue(null, [{ ...runEventBase(live, at), type: "cleanup", data }]);
-  const { runId } = live.facts;
-  const names = survivors.map(describeSurvivor).join(", ");
-  const message = `run ${runId}: processes survived KILL: ${names}; ${next}`;
-  live.context.report({ runId, message, cause: survivors });
 }

@@ -24,7 +24,7 @@ export function stopWatchers(live: LiveRun, why: string): void {
   link?.close();
   live.deadlines.dispose();
   live.stdin.end(why);
-  live.activity.stop();
+  live.lastOutput.stop();
   live.exitingTimer?.cancel();
   live.exitingTimer = null;
   live.removeAbortListener?.();

@@ -3,7 +3,7 @@ import type { ProcessEvidence } from "../../../src/anchor/host-interface.js";
 import type { ImportedFacts } from "../../../src/model/run.js";
 import { compareImported, gatherImportedEvidence } from "../../../src/supervisor/reconcile/evidence.js";
 import { commandHash } from "../../../src/text/redact.js";
-import { splitShellWords } from "../../../src/text/shell.js";
+import { splitShellWords } from "../../../src/text/shell-words.js";
 import { sampleRunRecord } from "../../support/store/run-samples.js";
 import { processEvidence } from "../../support/supervisor/fake-host.js";
 

@@ -13,7 +13,7 @@ import {
 import { tiers, type SandboxTier } from "../../support/sandbox.js";
 import { SharedHome } from "../../support/supervisor/shared-home.js";
 import type { SupervisorProcess } from "../../support/supervisor/supervisor-process.js";
-import { CHROMIUM, CHROMIUM_FLAGS, whyNoBrowser } from "../../support/browser.js";
+import { CHROMIUM, CHROMIUM_FLAGS, whyNoBrowser } from "../../support/dashboard/browser.js";
 import { waitFor } from "../../support/wait-for.js";
 
 const ORIGIN = "in_victim";

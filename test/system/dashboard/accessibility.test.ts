@@ -4,7 +4,7 @@ import type { AxeResults } from "axe-core";
 import type { Page } from "playwright-core";
 import { expect, test } from "vitest";
 import { parseConfig } from "../../../src/config/schema.js";
-import { browserForFile, hasBrowser } from "../../support/browser.js";
+import { browserForFile, hasBrowser } from "../../support/dashboard/browser.js";
 import { gatewayForFile, shellCommand } from "../../support/gateway/real-gateway.js";
 import { waitFor } from "../../support/wait-for.js";
 

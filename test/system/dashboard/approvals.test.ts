@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { parseConfig } from "../../../src/config/schema.js";
-import { browserForFile, hasBrowser, screenshot } from "../../support/browser.js";
-import { openView } from "../../support/dashboard-page.js";
+import { browserForFile, hasBrowser, screenshot } from "../../support/dashboard/browser.js";
+import { openView } from "../../support/dashboard/dashboard-page.js";
 import { gatewayForFile } from "../../support/gateway/real-gateway.js";
 import { waitFor } from "../../support/wait-for.js";
 
@@ -46,6 +46,7 @@ test.skipIf(!hasBrowser)("a command is shown element by element, and runs when i
   expect(shown).toMatch(/argv\[2\]\s+''/);
   expect(shown).toContain("env STAGE");
   expect(shown).toContain(fixture.home);
+  await page.getByRole("link", { name: "builder", exact: true }).waitFor();
   await screenshot(page, "approval");
   await allow.click();
   await page.getByRole("status").getByText("operator has allowed it").waitFor();

@@ -6,9 +6,9 @@ import { afterAll, expect, test } from "vitest";
 import { parseConfig } from "../../../src/config/schema.js";
 import { scriptedAgent } from "../../support/agents/acp-fixture.js";
 import { planStep, scriptedPrompt, toolStep } from "../../support/agents/scripted-agent.js";
-import { browserForFile, hasBrowser } from "../../support/browser.js";
-import { expectNoOverflow, openView } from "../../support/dashboard-page.js";
-import { docImage } from "../../support/doc-images.js";
+import { browserForFile, hasBrowser } from "../../support/dashboard/browser.js";
+import { expectNoOverflow, openView } from "../../support/dashboard/dashboard-page.js";
+import { docImage } from "../../support/dashboard/doc-images.js";
 import { gatewayForFile } from "../../support/gateway/real-gateway.js";
 import { waitFor } from "../../support/wait-for.js";
 

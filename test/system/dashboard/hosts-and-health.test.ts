@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { reachGateway } from "../../../src/gateway/locate-gateway.js";
-import { browserForFile, hasBrowser, screenshot } from "../../support/browser.js";
+import { browserForFile, hasBrowser, screenshot } from "../../support/dashboard/browser.js";
 import { GatewayCluster, onOtherHost, OTHER_HOST, startRun } from "../../support/gateway/gateway-cluster.js";
 import {
   killGateway,
@@ -29,7 +29,7 @@ test.skipIf(!hasBrowser)("the hosts of a shared database, with their gateways, r
   await far.getByText("up", { exact: true }).waitFor();
   await far.getByText(/leased for \d+s/).waitFor();
   await page.getByText("the host of this page").waitFor();
-  await page.getByText("Every lease is on its clock").waitFor();
+  await page.getByText(/Every lease is on its clock, which shows \d\d:\d\d:\d\d\./).waitFor();
   await screenshot(page, "hosts");
   await page.setViewportSize({ width: 390, height: 844 });
   expect(await page.evaluate("document.documentElement.scrollWidth - innerWidth")).toBe(0);
@@ -62,7 +62,12 @@ test.skipIf(!hasBrowser)(
     await page.getByRole("img", { name: /^Runs held: now 1,/ }).waitFor();
     await page.getByText("need no attention").waitFor();
     const doctor = page.getByRole("region", { name: "Doctor" });
-    await doctor.getByText("checks found nothing wrong").waitFor();
+    const passed = doctor.getByRole("list", { name: "Passed checks" });
+    const summary = doctor.getByText("checks found nothing wrong");
+    await summary.waitFor();
+    expect(await passed.count()).toBe(0);
+    await summary.click();
+    await passed.getByText("store", { exact: true }).waitFor();
     await screenshot(page, "health");
     await page.getByRole("combobox", { name: "Time range" }).selectOption("24h");
     expect(new URL(page.url()).search).toBe("?range=24h");

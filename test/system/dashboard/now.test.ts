@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { browserForFile, hasBrowser } from "../../support/browser.js";
+import { browserForFile, hasBrowser } from "../../support/dashboard/browser.js";
 import { gatewayForFile, shellCommand } from "../../support/gateway/real-gateway.js";
 
 const fixture = gatewayForFile();
@@ -47,11 +47,13 @@ test.skipIf(!hasBrowser)("a page without a login says how to open it", async () 
 
 test.skipIf(!hasBrowser)("hostile commands and names are shown as text", async () => {
   const hostile = `<img src=x onerror="document.title='owned'"><script>document.title='owned'</script>`;
-  const runId = await startRun(`: '${hostile}' \u202e; sleep 3600`, hostile.slice(0, 100));
+  const runId = await startRun(`: '${hostile}' \u202e; sleep 3600`, `\u202etxt.exe ${hostile}`.slice(0, 100));
   const { page, problems } = await browser.open({ width: 390, height: 844 });
   const { url } = await fixture.client.openDashboard({ body: {} });
   await page.goto(url);
   await page.getByRole("list", { name: "Running" }).getByText("onerror").first().waitFor();
+  // A change of direction is a visible sign, and moves no other text.
+  await page.getByText("<U+202E>txt.exe").waitFor();
   expect(await page.locator("#content img, #content script").count()).toBe(0);
   expect(await page.title()).toBe("Now · Holdfast");
   const overflow = await page.evaluate("document.documentElement.scrollWidth - innerWidth");

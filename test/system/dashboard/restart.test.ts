@@ -1,7 +1,7 @@
 import { copyFile, mkdir, readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { browserForFile, hasBrowser } from "../../support/browser.js";
+import { browserForFile, hasBrowser } from "../../support/dashboard/browser.js";
 import {
   killGateway,
   startGatewayProcess,

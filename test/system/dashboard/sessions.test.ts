@@ -3,8 +3,8 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { scriptedAgent } from "../../support/agents/acp-fixture.js";
 import { planStep, scriptedPrompt, toolStep } from "../../support/agents/scripted-agent.js";
-import { browserForFile, hasBrowser, screenshot } from "../../support/browser.js";
-import { openView } from "../../support/dashboard-page.js";
+import { browserForFile, hasBrowser, screenshot } from "../../support/dashboard/browser.js";
+import { openView } from "../../support/dashboard/dashboard-page.js";
 import { gatewayForFile } from "../../support/gateway/real-gateway.js";
 
 const fixture = gatewayForFile();

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { browserForFile, hasBrowser } from "../../support/browser.js";
+import { browserForFile, hasBrowser } from "../../support/dashboard/browser.js";
 import { gatewayForFile, shellCommand } from "../../support/gateway/real-gateway.js";
 
 const fixture = gatewayForFile();

@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync, statSync } from "node:fs";
 import { basename, join } from "node:path";
 import { expect, test } from "vitest";
-import { docImages, IMAGES, shownImages } from "../../support/doc-images.js";
+import { docImages, IMAGES, shownImages } from "../../support/dashboard/doc-images.js";
 import { codeBlocks } from "./pages.js";
 import { parseTranscript } from "./transcript.js";
 

@@ -2,7 +2,7 @@ import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { parseConfig } from "../../../src/config/schema.js";
-import { resolveSettings } from "../../../src/config/settings.js";
+import { resolveSettings } from "../../../src/config/resolve-settings.js";
 import {
   RELATIONS,
   type VisibilityCase,

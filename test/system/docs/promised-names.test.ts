@@ -2,7 +2,7 @@ import { readFileSync, writeFileSync } from "node:fs";
 import type { Command } from "commander";
 import { expect, test } from "vitest";
 import { buildProgram } from "../../../src/cli/program.js";
-import { resolveSettings } from "../../../src/config/settings.js";
+import { resolveSettings } from "../../../src/config/resolve-settings.js";
 
 const FILE = new URL("promised-names.json", import.meta.url);
 type Names = Readonly<Record<string, readonly string[]>>;

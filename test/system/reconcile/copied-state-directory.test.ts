@@ -2,7 +2,7 @@ import { spawnSync } from "node:child_process";
 import { rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { recordLocation } from "../../../src/home/state-identity.js";
+import { recordLocation } from "../../../src/home/state-location.js";
 import { tiers } from "../../support/sandbox.js";
 import { FIRST_INSTANCE, ORPHAN_GRACE_MS, SharedHome } from "../../support/supervisor/shared-home.js";
 import type { SupervisorProcess } from "../../support/supervisor/supervisor-process.js";

@@ -22,7 +22,7 @@ import {
   type SandboxUser,
 } from "../../support/sandbox.js";
 import { LibraryProcess } from "../../support/supervisor/library-process.js";
-import { CHROMIUM, CHROMIUM_FLAGS, whyNoBrowser } from "../../support/browser.js";
+import { CHROMIUM, CHROMIUM_FLAGS, whyNoBrowser } from "../../support/dashboard/browser.js";
 import { waitFor } from "../../support/wait-for.js";
 
 const graceMs = 300;

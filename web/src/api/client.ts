@@ -1,6 +1,6 @@
 import type { RequestOf, ResponseOf, Verb } from "../../../src/api/contract.js";
 import { endpoints } from "../../../src/api/endpoints.js";
-import { storedLogin, type StoredLogin } from "./token.js";
+import { storedLogin, type StoredLogin } from "./stored-login.js";
 
 /** An error response of the gateway. */
 export class ApiError extends Error {

@@ -1,6 +1,6 @@
 import { signal } from "@preact/signals";
 import { exchangeLink, logOut } from "../api/client.js";
-import { removeLogin, storedLogin, storeLogin } from "../api/token.js";
+import { removeLogin, storedLogin, storeLogin } from "../api/stored-login.js";
 import { connection } from "../live/connection.js";
 import { followEvents } from "../live/events.js";
 import { followRuns } from "../live/runs.js";

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import type { FOREIGN_TOOLS } from "../../../model/enums.js";
-import { splitShellWords } from "../../../text/shell.js";
+import { splitShellWords } from "../../../text/shell-words.js";
 
 export type ForeignTool = (typeof FOREIGN_TOOLS)[number];
 

@@ -5,7 +5,7 @@ import { findAnchorBinary } from "../../../anchor/binary.js";
 import { inspectProcesses } from "../../../anchor/inspect/processes.js";
 import { BadInput } from "../../../errors.js";
 import { readMachineIdentity } from "../../../home/machine-identity.js";
-import { stateIdOf } from "../../../home/state-identity.js";
+import { stateIdOf } from "../../../home/state-id.js";
 import { resolveHome } from "../../../home/state-directory.js";
 import { newRunId } from "../../../model/ids.js";
 import { type ImportedFacts, NO_DEADLINES, NO_LIMITS, OPEN_RUN_STATES } from "../../../model/run.js";
@@ -18,7 +18,7 @@ import { compareImported } from "../../../supervisor/reconcile/evidence.js";
 import { defaultPolicy } from "../../../supervisor/check-options.js";
 import { commandHash, displayCommand } from "../../../text/redact.js";
 import { sanitizeLine } from "../../../text/sanitize.js";
-import { splitShellWords } from "../../../text/shell.js";
+import { splitShellWords } from "../../../text/shell-words.js";
 import { assertOperator } from "../../client/connect.js";
 import { print, toJson } from "../../print/write-output.js";
 

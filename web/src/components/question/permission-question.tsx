@@ -3,7 +3,7 @@ import { request } from "../../api/client.js";
 import type { Permission } from "../../api/types.js";
 import type { RequestOf } from "../../../../src/api/contract.js";
 import { ErrorBox } from "../error-box.js";
-import { Facts } from "../facts.js";
+import { FieldList } from "../field-list.js";
 import { TimeUntil } from "../time-ago.js";
 import { type Action, useAction } from "../use-action.js";
 import { ElicitationForm } from "./elicitation-form.js";
@@ -85,8 +85,8 @@ function PermissionHead({
         )}
       </p>
       {!inSession && (
-        <Facts
-          facts={[
+        <FieldList
+          fields={[
             ["Request", <code key="id">{id}</code>],
             [
               "Session",

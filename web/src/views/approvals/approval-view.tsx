@@ -2,7 +2,7 @@ import { useSignal } from "@preact/signals";
 import { request } from "../../api/client.js";
 import type { Approval } from "../../api/types.js";
 import { ErrorBox } from "../../components/error-box.js";
-import { Facts } from "../../components/facts.js";
+import { FieldList } from "../../components/field-list.js";
 import { PagedQuestion } from "../../components/question/paged-question.js";
 import { PermissionQuestion } from "../../components/question/permission-question.js";
 import { useAnswerDelay } from "../../components/question/use-answer-delay.js";
@@ -10,6 +10,7 @@ import { VerdictBadge } from "../../components/question/verdict.js";
 import { TimeAgo, TimeUntil } from "../../components/time-ago.js";
 import { useAction } from "../../components/use-action.js";
 import type { ViewProps } from "../../router/view.js";
+import { NamedSessionLink } from "./session-link.js";
 
 /** One question to the operator: a command of a session, or a permission request of an agent. */
 export function ApprovalView({ params: { id = "" } }: ViewProps) {
@@ -63,15 +64,10 @@ function ApprovalHead({ approval }: { readonly approval: Approval }) {
           <pre class="command">{command}</pre>
         </>
       )}
-      <Facts
-        facts={[
+      <FieldList
+        fields={[
           ["Approval", <code key="id">{id}</code>],
-          [
-            "Session",
-            <a key="session" href={`/sessions/${sessionId}`}>
-              {sessionId}
-            </a>,
-          ],
+          ["Session", <NamedSessionLink key="session" id={sessionId} />],
           ["Reason", rule === null ? "no exec rule allows it" : `exec rule ${rule + 1} of the session asks`],
           ["Asked", <TimeAgo key="asked" at={askedAt} />],
           ["Expires", decision === null ? <TimeUntil key="expires" at={expiresAt} /> : null],

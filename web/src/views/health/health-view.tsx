@@ -1,7 +1,7 @@
 import { request } from "../../api/client.js";
 import type { GatewayStatus } from "../../api/types.js";
 import { Badge } from "../../components/badge.js";
-import { Facts } from "../../components/facts.js";
+import { FieldList } from "../../components/field-list.js";
 import { ResourceView } from "../../components/resource-view.js";
 import { TimeAgo } from "../../components/time-ago.js";
 import { defaults } from "../../defaults.js";
@@ -40,8 +40,8 @@ export function HealthView() {
 function StatusFacts({ status }: { readonly status: GatewayStatus }) {
   const { ready, storeAway, storeWrites, version, pid, home, startedAt, runs, listen } = status;
   return (
-    <Facts
-      facts={[
+    <FieldList
+      fields={[
         [
           "Gateway",
           <Badge key="ready" tone={ready ? "good" : "wait"}>

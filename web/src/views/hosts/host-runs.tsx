@@ -2,6 +2,7 @@ import type { Run } from "../../api/types.js";
 import { formatDuration } from "../../components/duration.js";
 import { RunBadge } from "../../components/run-badge.js";
 import { NARROW_ROW_PX, ROW_PX, VirtualList } from "../../components/virtual-list.js";
+import { visibleText } from "../../components/visible-text.js";
 
 interface HostRunsProps {
   readonly runs: readonly Run[];
@@ -33,7 +34,12 @@ export function HostRuns({ runs, now, comparable, more }: HostRunsProps) {
           <a class="list-row run-row" href={`/runs/${run.runId}`}>
             <RunBadge run={run} />
             <span class="run-command" title={run.command}>
-              {run.labels["name"] !== undefined && <b>{run.labels["name"]}</b>} <bdi>{run.command}</bdi>
+              {run.labels["name"] !== undefined && (
+                <b>
+                  <bdi>{visibleText(run.labels["name"])}</bdi>
+                </b>
+              )}{" "}
+              <bdi>{run.command}</bdi>
             </span>
             <span class="run-facts">
               <Lease run={run} now={now} comparable={comparable} />

@@ -3,7 +3,7 @@ import { request } from "../../api/client.js";
 import type { Gateway, Run } from "../../api/types.js";
 import { Badge, type Tone } from "../../components/badge.js";
 import { ErrorBox } from "../../components/error-box.js";
-import { Facts } from "../../components/facts.js";
+import { FieldList } from "../../components/field-list.js";
 import { ResourceView } from "../../components/resource-view.js";
 import { TimeAgo } from "../../components/time-ago.js";
 import { defaults } from "../../defaults.js";
@@ -44,7 +44,7 @@ export function HostsView() {
             )}
             <p class="quiet">
               {view.shared
-                ? "The hosts share a PostgreSQL database. Every lease is on its clock."
+                ? `The hosts share a PostgreSQL database. Every lease is on its clock, which shows ${new Date(view.now).toLocaleTimeString([], { hour12: false })}.`
                 : "The store of this host is SQLite. Leases are on the monotonic clock of this machine."}
             </p>
             {hostsOf(gateways, view).map((host) => (
@@ -108,8 +108,8 @@ function GatewayFacts({ gateway }: { readonly gateway: Gateway }) {
     gateway;
   const { arch, tier, pty, limits } = capabilities;
   return (
-    <Facts
-      facts={[
+    <FieldList
+      fields={[
         [
           "Gateway",
           <span key="id">

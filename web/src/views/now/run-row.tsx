@@ -4,6 +4,7 @@ import { formatBytes } from "../../components/bytes.js";
 import { formatPercent } from "../../components/process-row.js";
 import { RunBadge } from "../../components/run-badge.js";
 import { Elapsed, TimeAgo } from "../../components/time-ago.js";
+import { visibleText } from "../../components/visible-text.js";
 import { allUsage } from "../../live/usage-of-all-runs.js";
 import { isOpen } from "../../live/runs.js";
 import { type RunUsage, SAMPLES } from "../../live/run-usage.js";
@@ -19,7 +20,12 @@ export function RunRow({ run }: { readonly run: Run }) {
     <div class="list-row run-row">
       <RunBadge run={run} />
       <a class="run-command" href={`/runs/${run.runId}`} title={run.command}>
-        {name !== undefined && <b>{name}</b>} <bdi>{run.command}</bdi>
+        {name !== undefined && (
+          <b>
+            <bdi>{visibleText(name)}</bdi>
+          </b>
+        )}{" "}
+        <bdi>{run.command}</bdi>
       </a>
       <span class="run-facts">
         {whose !== null && (

@@ -82,7 +82,7 @@ function cleanupText({
 }: Extract<RunEvent, { type: "cleanup" }>["data"]): string {
   if (ended === 0 && survivors === 0) return "no other process was left";
   const how = mode === "none" ? "" : ` (by ${mode})`;
-  return `${ended} other processes ended${how}${survivors === 0 ? "" : `, ${survivors} could not be stopped`}`;
+  return `${ended} other ${ended === 1 ? "process" : "processes"} ended${how}${survivors === 0 ? "" : `, ${survivors} could not be stopped`}`;
 }
 
 function seconds(ms: number): string {

@@ -1,7 +1,7 @@
 import type { Run } from "../../api/types.js";
 import { formatBytes } from "../../components/bytes.js";
 import { formatDuration } from "../../components/duration.js";
-import { Facts } from "../../components/facts.js";
+import { FieldList } from "../../components/field-list.js";
 import { Section } from "../../components/section.js";
 
 const REASONS: Readonly<Record<NonNullable<Run["exit"]>["reason"], string>> = {
@@ -23,8 +23,8 @@ export function Outcome({ run }: { readonly run: Run }) {
   if (exit === null) return null;
   return (
     <Section title="End">
-      <Facts
-        facts={[
+      <FieldList
+        fields={[
           ["Reason", `${REASONS[exit.reason]} (${exit.reason})`],
           ["Detail", exit.detail],
           ["Ended by", exit.actor === "" ? null : exit.actor],

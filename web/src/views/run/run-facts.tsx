@@ -1,9 +1,10 @@
 import type { Run } from "../../api/types.js";
 import { formatBytes } from "../../components/bytes.js";
 import { formatDuration } from "../../components/duration.js";
-import { Facts } from "../../components/facts.js";
+import { FieldList } from "../../components/field-list.js";
 import { Section } from "../../components/section.js";
 import { Elapsed, TimeAgo } from "../../components/time-ago.js";
+import { visibleText } from "../../components/visible-text.js";
 import { tierSentences } from "./tier-text.js";
 
 /** The record of a run: its place, owner, start and limits. */
@@ -11,14 +12,26 @@ export function RunFacts({ run }: { readonly run: Run }) {
   const labels = Object.entries(run.labels).filter(([key]) => key !== "name");
   return (
     <Section title="Run">
-      <Facts
-        facts={[
+      <FieldList
+        fields={[
           ["Id", <code key="id">{run.runId}</code>],
           ["Directory", run.cwd === "" ? null : <code key="cwd">{run.cwd}</code>],
-          ["Session", run.sessionKey],
+          [
+            "Session",
+            run.sessionKey === null ? null : (
+              <a key="session" href={`/sessions/${encodeURIComponent(run.sessionId ?? run.sessionKey)}`}>
+                <bdi>{visibleText(run.sessionKey)}</bdi>
+              </a>
+            ),
+          ],
           ["Agent", run.agentId],
           ["Kind", `${run.kind}, ${run.io === "pty" ? "with a terminal" : "without a terminal"}`],
-          ["Labels", labels.length === 0 ? null : labels.map(([key, value]) => `${key}=${value}`).join(", ")],
+          [
+            "Labels",
+            labels.length === 0
+              ? null
+              : visibleText(labels.map(([key, value]) => `${key}=${value}`).join(", ")),
+          ],
           ["Started", <TimeAgo key="start" at={run.startedAt ?? run.createdAt} />],
           ["Duration", <Elapsed key="time" from={run.startedAt ?? run.createdAt} to={run.endedAt} />],
           ["Last output", run.lastOutputAt === null ? null : <TimeAgo key="output" at={run.lastOutputAt} />],
@@ -35,8 +48,8 @@ export function Evidence({ run }: { readonly run: Run }) {
   const { tier, boundary, root, anchor, ownerInstanceId, leaseEpoch } = run;
   return (
     <Section title="Ownership">
-      <Facts
-        facts={[
+      <FieldList
+        fields={[
           [
             "Boundary",
             tier === null ? (

@@ -4,6 +4,7 @@ import { request } from "../../api/client.js";
 import type { Run, StopAnswer } from "../../api/types.js";
 import { ResourceView } from "../../components/resource-view.js";
 import { RunBadge } from "../../components/run-badge.js";
+import { visibleText } from "../../components/visible-text.js";
 import { useResource } from "../../live/use-resource.js";
 import { isOpen } from "../../live/runs.js";
 import type { ViewProps } from "../../router/view.js";
@@ -25,7 +26,7 @@ export function RunView({ params: { runId = "" } }: ViewProps) {
 function ShownRun({ run }: { readonly run: Run }) {
   const asking = useSignal(false);
   const stopped = useSignal<StopAnswer | null>(null);
-  const name = run.labels["name"] ?? run.runId;
+  const name = visibleText(run.labels["name"] ?? run.runId);
   useEffect(() => {
     document.title = `${name} · Holdfast`;
   }, [name]);

@@ -1,5 +1,5 @@
 import type { ResponseOf } from "../../../../src/api/contract.js";
-import { Facts } from "../../components/facts.js";
+import { FieldList } from "../../components/field-list.js";
 import { Section } from "../../components/section.js";
 import { TimeAgo } from "../../components/time-ago.js";
 
@@ -9,8 +9,8 @@ export function SessionFacts({ status: { session, messages } }: { readonly statu
   const { id, agentId, parentSessionKey, visibility, createdAt, closedAt, closedBy, closeReason } = session;
   const parentId = session.lineage.at(-1);
   return (
-    <Facts
-      facts={[
+    <FieldList
+      fields={[
         ["Session", <code key="id">{id}</code>],
         ["Agent", agentId === null ? null : <bdi key="agent">{agentId}</bdi>],
         [

@@ -8,7 +8,7 @@ import { AgentConversation } from "./agent-conversation.js";
 import { CloseSession } from "./close-session.js";
 import { LeaseBadge } from "./session-badges.js";
 import { SessionFacts, SessionRuns } from "./session-facts.js";
-import { SessionMessages } from "./session-messages.js";
+import { SessionHistory } from "./session-history.js";
 
 type Status = ResponseOf<"sessionStatus">;
 
@@ -49,7 +49,7 @@ function PlainSession({ status, reload }: { readonly status: Status; readonly re
       <CloseSession status={status} onClosed={reload} />
       <SessionFacts status={status} />
       <SessionRuns runs={runs} />
-      <SessionMessages sessionId={session.id} />
+      <SessionHistory sessionId={session.id} />
     </>
   );
 }

@@ -1,5 +1,5 @@
 import type { ResponseOf } from "../../../../src/api/contract.js";
-import { visibleText } from "./show-invisible-characters.js";
+import { visibleText } from "../../components/visible-text.js";
 
 export type Update = ResponseOf<"acpWatch">["updates"][number];
 export type Turn = ResponseOf<"acpHistory">["turns"][number];

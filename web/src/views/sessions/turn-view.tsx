@@ -3,7 +3,7 @@ import { Elapsed, TimeAgo } from "../../components/time-ago.js";
 import type { Item, PlanEntry, Turn, TurnLog } from "./turn-log.js";
 import { LongText } from "./long-text.js";
 import { ToolCallBox } from "./tool-call.js";
-import { visibleText } from "./show-invisible-characters.js";
+import { visibleText } from "../../components/visible-text.js";
 
 interface TurnViewProps {
   readonly turn: Turn;

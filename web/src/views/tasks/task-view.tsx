@@ -4,7 +4,7 @@ import { request } from "../../api/client.js";
 import type { Task } from "../../api/types.js";
 import { ConfirmDialog } from "../../components/confirm-dialog.js";
 import { ErrorBox } from "../../components/error-box.js";
-import { Facts } from "../../components/facts.js";
+import { FieldList } from "../../components/field-list.js";
 import { ResourceView } from "../../components/resource-view.js";
 import { Section } from "../../components/section.js";
 import { Elapsed, TimeAgo } from "../../components/time-ago.js";
@@ -60,7 +60,7 @@ function TaskDetailsView({ details: { task, events, messages }, reload }: Detail
       )}
       <Section title="Messages" count={messages.length}>
         {messages.length === 0 ? (
-          <p class="quiet">Nobody was told about this task.</p>
+          <p class="quiet">No message was sent about this task.</p>
         ) : (
           <MessageTable messages={messages} />
         )}
@@ -79,8 +79,8 @@ function isUndelivered({ status }: TaskDetails["messages"][number]): boolean {
 function TaskFacts({ task }: { readonly task: Task }) {
   const { taskId, runId, ownerSessionId, childSessionId, parentTaskId, createdAt, startedAt, endedAt } = task;
   return (
-    <Facts
-      facts={[
+    <FieldList
+      fields={[
         ["Task", <code key="id">{taskId}</code>],
         ["Work", task.kind === null ? task.runtime : `${task.runtime}: ${task.kind}`],
         [
