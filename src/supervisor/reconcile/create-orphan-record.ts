@@ -1,4 +1,4 @@
-import type { AnchorHost, CgroupRef, RunAddress } from "../../anchor/host-interface.js";
+import type { AnchorExit, AnchorHost, CgroupRef, RunAddress } from "../../anchor/host-interface.js";
 import { defaults } from "../../defaults.js";
 import { NotSteering, RunExists } from "../../errors.js";
 import { NO_DEADLINES, NO_LIMITS, type RunKind, type RunRecord } from "../../model/run.js";
@@ -36,8 +36,12 @@ export async function recordOrphanRun(
   }
   const observer = answer.kind === "observer" ? answer.observer : null;
   observer?.close();
+  // Its owner removes the directory of a run whose record was refused, also after the record is created here.
+  const exit = observer === null ? (await host.readRunFiles(run)).exit : null;
   // Retention removes the directory before the record, so the directory may have been listed before and be gone now.
   if (observer === null && !(await host.listRunIds(run.instanceId)).includes(runId)) return null;
+  // The process that replaced this one removes the directory if the record of its run was refused.
+  if (!(await context.incarnation.isCurrent())) return null;
   const epoch = (observer?.welcome.highestEpoch ?? 0) + 1;
   const decision: Decision =
     observer === null
@@ -48,7 +52,7 @@ export async function recordOrphanRun(
   const lease = await insertOrphan(context, orphanRecord(context, run, epoch, ageMs, kind), decision);
   if (lease === null) return null;
   onDecision({ runId, ...decision });
-  if (observer === null) return finalizeOrphan(context, run, lease, await findCgroup(context, run));
+  if (observer === null) return finalizeOrphan(context, run, lease, await findCgroup(context, run), exit);
   await store.saveRun(lease, gatedChange(observer.welcome));
   const link = await host.attach(run, epoch).catch(() => null);
   const record = await store.getRun(runId);
@@ -106,12 +110,13 @@ async function findCgroup(
   return all.find((each) => each.runId === runId) ?? null;
 }
 
-/** Ends an orphan without an anchor, by its files, and kills the processes in its cgroup. */
+/** Ends an orphan without an anchor, by its files or the `exit` read before, and kills the processes in its cgroup. */
 async function finalizeOrphan(
   context: SupervisorContext,
   run: RunAddress,
   lease: Lease,
   boundary: CgroupRef | null,
+  exit: AnchorExit | null = null,
 ): Promise<LiveRun | null> {
   const { store, host } = context;
   // Recorded first, so that the next supervisor finds the cgroup if this one dies.
@@ -121,7 +126,7 @@ async function finalizeOrphan(
   const live = restoreLiveRun(context, record, lease, null);
   live.startedAt = null;
   try {
-    finalizeDeadAnchor(live, await resolveOrphan(host, live.recordedIdentity));
+    finalizeDeadAnchor(live, await resolveOrphan(host, live.recordedIdentity, exit));
   } catch (cause) {
     detachRun(live, new NotSteering(run.runId, "its remaining processes could not be inspected"));
     throw cause;
@@ -130,7 +135,12 @@ async function finalizeOrphan(
   return null;
 }
 
-async function resolveOrphan(host: AnchorHost, recorded: RecordedIdentity): Promise<DeadAnchorResult> {
+async function resolveOrphan(
+  host: AnchorHost,
+  recorded: RecordedIdentity,
+  exit: AnchorExit | null,
+): Promise<DeadAnchorResult> {
+  if (exit !== null) return { kind: "exit", exit };
   const runFiles = await host.readRunFiles(recorded.run);
   if (runFiles.exit !== null) return { kind: "exit", exit: runFiles.exit };
   if (recorded.boundary !== null)

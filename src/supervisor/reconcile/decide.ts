@@ -28,8 +28,8 @@ export interface Evidence {
   readonly root: Liveness;
   /** Null: the run has no cgroup. */
   readonly boundary: CgroupState | null;
-  /** A live process has the run's environment marker. */
-  readonly marked: boolean;
+  /** A live process has the run's environment marker; null: the search failed. */
+  readonly marked: boolean | null;
   /** Result of the comparison for an imported record; null: the run was not imported. */
   readonly imported: ImportedEvidence | null;
   /** Its anchor has not read START. Found after the anchor was seen to be gone. */
@@ -240,7 +240,8 @@ function decideDead(evidence: Evidence, notSeen: Decision): Decision {
     };
   // A failed probe proves nothing.
   if (evidence.root === "unknown" || evidence.boundary === "unknown") return notSeen;
-  if (evidence.boundary !== null && evidence.marked)
+  if (evidence.boundary !== null && evidence.marked === null) return notSeen;
+  if (evidence.boundary !== null && evidence.marked === true)
     return {
       row: "unverifiable",
       action: "lose",

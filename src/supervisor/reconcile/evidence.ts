@@ -112,7 +112,7 @@ export async function gatherEvidence(
       ...NO_EVIDENCE,
       ...seen,
       boundary,
-      marked: marked === null || marked.has(record.leaseId),
+      marked: marked === null ? null : marked.has(record.leaseId),
     };
     // Undefined for a run of an instance that has no directory here.
     const listed = directories.get(record.originInstanceId)?.has(runId);

@@ -161,6 +161,7 @@ describe("by the evidence", () => {
     ["an empty cgroup", { boundary: "empty" }, "lose swept"],
     ["a removed cgroup", { boundary: "gone" }, "lose swept"],
     ["an empty cgroup and a marker outside", { boundary: "empty", marked: true }, "lose unverifiable"],
+    ["an empty cgroup and a failed search for markers", { boundary: "empty", marked: null }, "leave unseen"],
     ["nothing", {}, "lose unverifiable"],
     ["an anchor that cannot be inspected", { anchor: "unknown" }, "leave unseen"],
     ["a root that cannot be inspected", { root: "unknown" }, "leave unseen"],

@@ -94,6 +94,36 @@ test("a cgroup that could not be emptied is tried again and does not count as ne
   expect(store.runs.get(runId)).toMatchObject({ state: "exited", exit: { reason: "lost" } });
 });
 
+test("a directory without a record is left to the process that replaces this one during the pass", async () => {
+  const first = await forgotten();
+  const { store, host } = first;
+  host.last.answers = false;
+  let state: "held" | "taken" = "held";
+  const { supervisor } = fakeSupervisor({ store, host, locks: { check: async () => state } });
+  const attach = host.attach.bind(host);
+  host.attach = async (...asked) => {
+    state = "taken";
+    return attach(...asked);
+  };
+  await supervisor.reconcile().catch(() => undefined);
+  expect(store.runs.size).toBe(0);
+});
+
+test("a directory that its owner removes after it got a record counts with the exit file that it had", async () => {
+  const { supervisor, store, host, runId } = await forgotten();
+  const exit = host.last.exitFacts({ executed: false, reason: "spawn-error", leader: null });
+  host.last.answers = false;
+  host.left.set(runId, { exit, leader: null, firstStop: null, swept: null });
+  const insertRun = store.insertRun.bind(store);
+  store.insertRun = async (...asked) => {
+    const lease = await insertRun(...asked);
+    host.left.delete(runId);
+    return lease;
+  };
+  await supervisor.reconcile();
+  expect(store.runs.get(runId)).toMatchObject({ exit: { reason: "spawn-error" }, emptiness: "proven" });
+});
+
 test("a run that another supervisor is deleting does not come back", async () => {
   const { supervisor, store, host, runId } = await forgotten();
   host.last.answers = false;

@@ -250,3 +250,25 @@ test("an orphan whose finder died does not count as never executed", async () =>
   await supervisor.reconcile();
   expect(store.runs.get("run_found")).toMatchObject({ exit: { reason: "lost" }, emptiness: "unproven" });
 });
+
+test("a failed search for environment markers proves nothing: the run is tried again", async () => {
+  const world = fakeSupervisor();
+  const { store, host } = world;
+  const run = await spawnFakeRun(world);
+  const record = store.runs.get(run.runId) ?? expect.fail("no record");
+  host.last.disconnect();
+  await world.supervisor.close({ leaveRuns: true });
+  store.failing = null;
+  const boundary = { cgroup: `/holdfast-in_test/runs/${run.runId}`, cgroupInode: "77", note: null };
+  store.runs.set(run.runId, { ...record, boundary });
+  host.anchors.clear();
+  host.locals = [{ instanceId: "in_test", alive: false, launched: false }];
+  const find = host.findMarkedLeases.bind(host);
+  host.findMarkedLeases = () => Promise.reject(new Error("no more processes"));
+  const { supervisor } = fakeSupervisor({ store, host });
+  await supervisor.reconcile();
+  expect(store.runs.get(run.runId)).toMatchObject({ exit: null });
+  host.findMarkedLeases = find;
+  await supervisor.reconcile();
+  expect(store.runs.get(run.runId)).toMatchObject({ exit: { reason: "lost" }, emptiness: "proven" });
+});
