@@ -114,8 +114,8 @@ const bugs: readonly Planted[] = [
   {
     what: "a START that does not name the directory of its run",
     flaws: { startKeepsMark: true },
-    foundIn: 19,
-    seen: /never had a run|proven|without need/,
+    foundIn: 126,
+    seen: /never had a run|proven|without need|is not connected to its anchor/,
   },
   {
     what: "a warm anchor that dies without showing that nothing was executed",

@@ -99,10 +99,11 @@ async function stopWithoutAnchors(context: SimulationContext): Promise<void> {
   world.watch.raise();
 }
 
-function cancelHeldRun({ actors, cancelRequests: asked }: SimulationContext, runId: string): void {
+function cancelHeldRun(context: SimulationContext, runId: string): void {
+  const { actors, cancelRequests: asked } = context;
   const process = actors.awake.find(({ supervisor }) => supervisor.run(runId) !== null);
   if (process === undefined) return;
-  asked.push({ process, runId });
+  asked.push(context.heldRun(process, runId));
   void process.supervisor
     .run(runId)
     ?.cancel({ actor: "test" })

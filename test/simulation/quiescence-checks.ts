@@ -99,7 +99,11 @@ function looksAlive({ state, anchor: recorded }: RunRecord, { anchor }: RunTruth
 function whyWrongEnd(actors: Actors, record: RunRecord, truth: RunTruth): string | null {
   const holder = actors.alive.find(({ supervisor }) => supervisor.run(record.runId) !== null);
   if (holder !== undefined) return `${holder.name} still holds it, and it has ended`;
-  const excused = truth.forgotten || truth.restarted || truth.givenUp;
+  // With two processes of one instance, the other one may discard the directory before it can see the record (seed 830).
+  const isDoubled = actors.replaced.some(({ instanceId }) => instanceId === record.originInstanceId);
+  // A bystander with the anchor's pid and start time hides that the anchor is gone (seed 1011840).
+  const isMistakable = truth.anchor?.place.machine.hasUniqueIds === false && truth.anchor.cgroup === null;
+  const excused = truth.forgotten || truth.restarted || truth.givenUp || isDoubled || isMistakable;
   if (truth.anchor?.warm === true && !truth.anchor.leftNothing && !excused && record.exit?.reason === "lost")
     return "it ended as lost, and its command was not executed";
   const left = truth.processes();
@@ -115,8 +119,9 @@ function whyWrongEnd(actors: Actors, record: RunRecord, truth: RunTruth): string
 }
 
 /**
- * `unproven` is correct only if the anchor was killed and there is neither a launcher's report nor a cgroup, or if a warm
- * anchor without a cgroup ended before START reached it: it leaves nothing that shows that the command never ran.
+ * `unproven` is correct only if the anchor was killed and there is neither a report nor a cgroup, or if a warm anchor
+ * without a cgroup ended before START reached it: it leaves nothing that shows that the command never ran. There is no
+ * report, for example, if a supervisor ends a run without its anchor and is killed before it writes one (seed 1002776).
  */
 function isUnprovenJustified(truth: RunTruth, stuckSomewhere: boolean): boolean {
   const { anchorKilled, endedUnswept, restarted, givenUp, forgotten, anchor } = truth;
@@ -168,10 +173,12 @@ export function stopEmptiesTheTree(anchor: SimulatedAnchor, truth: RunTruth): st
 
 /** Invariant 7: a cancel ends the tree although its anchor is stopped. */
 export function stopNeedsNoAnchor(
-  { process, runId }: HeldRun,
+  { process, runId, isOwned }: HeldRun,
   { anchor, forgotten, wasStuck }: RunTruth,
 ): string | null {
-  if (forgotten || wasStuck || process.gone || process.held || anchor === null || !anchor.held) return null;
+  // The next process that owns the run has no request (seed 7010041).
+  if (!isOwned || forgotten || wasStuck || process.gone || process.held || anchor === null || !anchor.held)
+    return null;
   if (process.supervisor.run(runId) === null) return null;
   const left = anchor.members();
   return left.length === 0

@@ -15,7 +15,7 @@ export class RunTruth {
   /** When its lease was last written, in the order of commits. */
   renewedAt = 0;
   anchor: SimulatedAnchor | null = null;
-  /** Killed by the schedule. */
+  /** Killed by the schedule, or by a reap. */
   anchorKilled = false;
   /** Its record was lost: only the facts in its directory are known. */
   forgotten = false;
@@ -27,7 +27,7 @@ export class RunTruth {
   stoppedAt: number | null = null;
   leaseId = "";
   ended = false;
-  /** When its end was recorded, its launcher had not yet said that it was done. */
+  /** When its end was recorded, neither its launcher nor a supervisor had reported that its tree was empty. */
   endedUnswept = false;
   /** A process of it could not be killed for a while. */
   wasStuck = false;

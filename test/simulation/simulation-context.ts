@@ -10,6 +10,8 @@ import type { SimulatedWorld } from "./world.js";
 export interface HeldRun {
   readonly process: SimulatedSupervisor;
   readonly runId: string;
+  /** False: another supervisor has taken the run over, and this one does not know it yet. */
+  readonly isOwned: boolean;
 }
 
 /** Shared by all actions of a schedule. */
@@ -32,10 +34,15 @@ export class SimulationContext {
   pickHeldRun(suits: (truth: RunTruth) => boolean = () => true): HeldRun | null {
     const held = this.actors.awake.flatMap((process) =>
       [...this.world.watch.runs].flatMap(([runId, truth]) =>
-        process.supervisor.run(runId) !== null && suits(truth) ? [{ process, runId }] : [],
+        process.supervisor.run(runId) !== null && suits(truth) ? [this.heldRun(process, runId)] : [],
       ),
     );
     return this.random.maybePick(held);
+  }
+
+  heldRun(process: SimulatedSupervisor, runId: string): HeldRun {
+    const owner = this.world.database.getRun(runId)?.ownerInstanceId ?? process.instanceId;
+    return { process, runId, isOwned: owner === process.instanceId };
   }
 
   /** A process of a run that has been executed. */

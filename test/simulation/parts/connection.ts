@@ -59,6 +59,12 @@ export class SimulatedConnection {
     });
   }
 
+  /** The link of a run that gets this connection: from now on, events are kept for its listener. */
+  renew(welcome: Welcome): AnchorLink {
+    this.#link = new SimulatedLink(this, welcome);
+    return this.#link;
+  }
+
   tell(event: AnchorEvent): void {
     this.#toSupervisor.post(() => this.#link?.hear(event));
   }

@@ -34,7 +34,8 @@ interface WarmAnchor {
 /** One supervisor's access to its machine: starts anchors, attaches to them, and changes run directories. */
 export class SimulatedHost extends SimulatedObserver implements AnchorHost {
   readonly #warm = new Map<string, WarmAnchor>();
-  #making = false;
+  /** The run id of the warm anchor that is being made. */
+  #making: string | null = null;
 
   nextWarmRun(): string | null {
     for (const runId of this.#warm.keys()) return runId;
@@ -43,26 +44,29 @@ export class SimulatedHost extends SimulatedObserver implements AnchorHost {
 
   /** Makes warm anchors in the background, one after the other. */
   #makeWarm(): void {
-    if (this.#making || this.#warm.size >= WARM) return;
-    this.#making = true;
+    if (this.#making !== null || this.#warm.size >= WARM) return;
+    const runId = newRunId();
+    this.#making = runId;
     void this.later<void>((resolve) => {
       const { launcher } = this.instance;
-      if (launcher === null || this.by.gone || this.by.closing) return resolve();
-      const anchor = launcher.startWarm(newRunId());
+      if (launcher === null || this.by.gone || this.by.closing) {
+        this.#making = null;
+        return resolve();
+      }
+      const anchor = launcher.startWarm(runId);
       // Named here, and not only when it is printed: the order of the runs is part of the schedule.
       const { alias } = anchor;
       this.world.note(() => `an anchor waits for a run: ${alias}`);
       const connection = anchor.connect(this.by, 0, (link) => {
         if (connection === null) return;
-        this.#warm.set(anchor.runId, { anchor, link, connection });
+        this.#making = null;
+        this.#warm.set(runId, { anchor, link, connection });
         link.listen((event) => {
-          if (event.type === "closed") this.#warm.delete(anchor.runId);
+          if (event.type === "closed") this.#warm.delete(runId);
         });
       });
       this.#connected(connection);
       resolve();
-    }).finally(() => {
-      this.#making = false;
     });
   }
 
@@ -74,7 +78,8 @@ export class SimulatedHost extends SimulatedObserver implements AnchorHost {
       this.#warm.delete(spec.runId);
       this.world.watch.started(anchor, spec);
       connection.send({ type: "start", spec });
-      return Promise.resolve(withWelcome(link, spec));
+      const welcome = { ...link.welcome, highestEpoch: spec.epoch, kind: spec.policy.kind };
+      return Promise.resolve(connection.renew(welcome));
     }
     return this.later((resolve, reject) => {
       if (spec.argv.includes("no-fork"))
@@ -117,18 +122,20 @@ export class SimulatedHost extends SimulatedObserver implements AnchorHost {
     });
   }
 
-  listWarmRunIds(instanceId: string): Promise<readonly string[]> {
-    return this.ask(() =>
-      [...(this.directory.instances.get(instanceId)?.warm.keys() ?? [])].filter(
-        (runId) => !this.#warm.has(runId),
-      ),
-    );
+  async listWarmRunIds(instanceId: string): Promise<readonly string[]> {
+    const found = await this.ask(() => [...(this.directory.instances.get(instanceId)?.warm.keys() ?? [])]);
+    // Compared after the listing, as in the product: a taken anchor belongs to a run of this supervisor.
+    return found.filter((runId) => !this.#isOwnWarm(runId));
+  }
+
+  #isOwnWarm(runId: string): boolean {
+    return this.#warm.has(runId) || this.#making === runId;
   }
 
   discardWarmAnchor(run: RunAddress): Promise<void> {
     return this.ask(() => {
       const found = this.#warmDirectory(run);
-      if (found?.anchor?.gone !== true) return;
+      if (found?.anchor?.gone !== true || this.#isOwnWarm(run.runId)) return;
       const { root, cgroup } = found.anchor;
       endProcess(this.world, root, 9);
       if (cgroup !== null) this.kernel.removeCgroup(cgroup);
@@ -205,10 +212,4 @@ export class SimulatedHost extends SimulatedObserver implements AnchorHost {
     if (this.by.gone) connection.hangUp();
     else this.by.connections.add(connection);
   }
-}
-
-/** The link of a warm anchor with the WELCOME that the anchor would give after START. */
-function withWelcome(link: AnchorLink, { epoch, policy }: StartSpec): AnchorLink {
-  const welcome = { ...link.welcome, highestEpoch: epoch, kind: policy.kind };
-  return Object.assign(link, { welcome });
 }

@@ -58,7 +58,10 @@ export function reap(
     const all = anchor?.alive === true || cgroup !== null;
     const proven = all && left.length === 0 && (cgroup === null || place.membersOf(cgroup).length === 0);
     if (proven && cgroup !== null) place.machine.removeCgroup(cgroup);
-    if (proven && anchor !== null) endProcess(world, anchor, 9);
+    if (proven && anchor !== null) {
+      world.watch.truth(request.anchor?.runId ?? "").anchorKilled = true;
+      endProcess(world, anchor, 9);
+    }
     done({
       verified: true,
       why: "",
