@@ -177,8 +177,11 @@ function parseText(field: FormField, value: ContentValue): string {
   return value;
 }
 
-/** Time for an agent's regular expression: a usual one takes microseconds, and one in a loop must not stop the gateway. */
-const PATTERN_MS = 100;
+/**
+ * Time for an agent's regular expression. One that never ends must not stop the gateway. A usual one takes microseconds,
+ * but may wait for the processor on a loaded machine.
+ */
+const PATTERN_MS = 500;
 
 /** A pattern that is invalid, or takes too long, matches nothing. */
 function matchesPattern(pattern: string, value: string): boolean {

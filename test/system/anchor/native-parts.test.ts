@@ -22,7 +22,7 @@ describe.skipIf(!canCompile)("parts of the anchor, tested alone", () => {
   const sanitize = ["-fsanitize=address,undefined"];
   const factor = repetitions(1, 50);
   const programs = [
-    { name: "fuzz-wire", parts: ["format/wire"], place: false, sanitized: 10_000, watched: 200, flags: [] },
+    { name: "fuzz-frame", parts: ["format/frame"], place: false, sanitized: 10_000, watched: 200, flags: [] },
     {
       name: "check-spool",
       parts: ["run/spool", "os/posix/files", "os/posix/io"],

@@ -1,5 +1,5 @@
-/* Fuzzes the wire parser. With clang: -fsanitize=fuzzer,address -DLIBFUZZER. Otherwise its own driver mutates
- * well-formed frames from a seed: fuzz-wire SEED ROUNDS. */
+/* Fuzzes the parser of frames. With clang: -fsanitize=fuzzer,address -DLIBFUZZER. Otherwise its own driver mutates
+ * well-formed frames from a seed: fuzz-frame SEED ROUNDS. */
 #include "format/frame.h"
 
 #include <stdio.h>
