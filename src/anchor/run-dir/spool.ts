@@ -212,7 +212,7 @@ export class Spool implements AsyncDisposable {
     }
     const room = Buffer.allocUnsafe(Math.min(maxBytes, this.#readSize));
     const at = offset - segment.start;
-    // What was written after the last read is still in memory, and a thread takes longer to wake than to read it.
+    // New output is still in memory, and a thread takes longer to wake than to read it.
     const isNew = offset === this.#tail && room.length <= SMALL_READ;
     const bytesRead = isNew
       ? readSync(segment.file.fd, room, 0, room.length, at)

@@ -12,7 +12,7 @@ export const listApprovalsRoute = defineRoute({
     follow: flag.optional(),
     /** The decided ones that are kept, the newest first. */
     decided: flag.optional(),
-    /** Of decided ones. All that wait are listed. */
+    /** Limits the decided approvals; all waiting ones are listed. */
     limit: pageLimit(),
   }),
   response: z.object({ approvals: z.array(approvalSchema) }),

@@ -126,7 +126,7 @@ const actions: Readonly<Record<Given["action"], (given: Given, call: ToolCall) =
   },
 };
 
-/** Whether a service listens on its port, and if not, why. */
+/** Says that a service listens on its port, or why it does not. */
 function readinessText(
   run: RunRecord,
   failure: string | null,

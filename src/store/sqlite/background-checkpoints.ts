@@ -11,7 +11,7 @@ const THREAD = join(PACKAGE_ROOT, "dist/bundle/checkpoint-thread.cjs");
 /** The bound of SQLite, which a checkpoint in the thread starts at too. */
 const SQLITE_PAGES = 1_000;
 
-/** What the thread needs, and what it checks before it opens the database. */
+/** Input of the thread, most of which it checks before it opens the database. */
 export interface CheckpointThreadData {
   readonly path: string;
   /** The file that the gateway has open. */
